@@ -15,6 +15,7 @@
 //! | `editor` | asks rust-analyzer for completions, hovers, definitions and errors in a kernel |
 //! | `candle` | checks and tests `tile-candle`, which is a workspace of its own |
 //! | `variants` | counts the files that a new kind of statement, operation, dtype or target touches |
+//! | `lines` | counts the lines between the bound kernel and the CUDA text, without tests |
 //! | `book` | makes the book's drawings, checks its listings and links, builds it to HTML |
 
 mod book;
@@ -22,6 +23,7 @@ mod builds;
 mod bundle;
 mod candle;
 mod editor;
+mod lines;
 mod lsp;
 mod own_crate;
 // `cargo tile setup` is the same for a user: one source.
@@ -114,6 +116,8 @@ enum Command {
         #[arg(long)]
         wildcards: bool,
     },
+    /// Count the lines of everything between the bound kernel and the CUDA text, without tests, into bench/lines.json.
+    Lines,
     /// Make the book's drawings, check that every listing is an include of compiled source, build it to target/book.
     Book,
 }
@@ -157,6 +161,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Candle => candle::run(&root),
         Command::Variants { wildcards: false } => variants::run(&root),
         Command::Variants { wildcards: true } => variants::clippy(&root),
+        Command::Lines => lines::run(&root),
         Command::Book => book::run(&root),
     }
 }

@@ -38,7 +38,7 @@ pub use fragment::{Fragment, MmaInput};
 pub use index::{Formula, Index, Operation};
 pub use matrix::MatrixAccess;
 pub use operand::{Major, Operand};
-pub use policy::{WarpGrid, WarpPolicy};
+pub use policy::WarpGrid;
 pub use shared::{SharedLayout, Step};
 pub use swizzle::{Permutation, Swizzle};
 pub use tma::{TensorMap, TmaBox, TmaPlan};

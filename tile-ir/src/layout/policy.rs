@@ -1,6 +1,7 @@
 //! How the warps (or warpgroups) of a block divide a tile.
 
 use super::LayoutError;
+use crate::ir::WarpPolicy;
 
 /// An arrangement of warps, or of warpgroups: warp `w` is in row `w / cols` and column `w % cols`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,18 +10,6 @@ pub struct WarpGrid {
     pub rows: u32,
     /// Along its columns.
     pub cols: u32,
-}
-
-/// The author's wish for the arrangement: `.policy(..)` of `gemm`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum WarpPolicy {
-    /// Warp tiles as square as the tile allows, which reads the fewest operand bytes.
-    #[default]
-    Square,
-    /// All warps along the rows: each has whole rows of the tile.
-    FullRow,
-    /// All warps along the columns: each has whole columns of the tile.
-    FullCol,
 }
 
 impl WarpGrid {

@@ -11,36 +11,30 @@ impl Lowering<'_> {
         let count = self.value(count);
         let flag = self.shared_array("last", Dtype::U32, 1, true);
         self.block_barrier();
-        let (thread, first) = (self.linear_thread(), self.int(0));
-        let cond = self.binary(BinaryOp::Eq, thread, first);
+        let thread = self.linear_thread();
         let then = self.nested(|l| {
             let memory = l.memory(access);
             let [zero, one] = [0, 1].map(|n| l.push(ValueKind::Int(n), word));
             let old = l.reg("arrived", word, false);
             l.op(OpKind::Atomic { op: AtomicOp::Add, memory, value: one, old: Some(old), ordered: true });
-            let arrived = l.read(old);
-            let arrived = l.binary(BinaryOp::Add, arrived, one);
             let count = l.push(ValueKind::Cast(count), word);
-            let last = l.binary(BinaryOp::Eq, arrived, count);
+            let last = l.binary(BinaryOp::Eq, old + one, count);
             l.program.arrivals.push(Arrival { last, of: count });
             let value = l.push(ValueKind::Select(last, one, zero), word);
-            let at = l.int(0);
-            l.op(OpKind::Store { memory: Memory { space: Space::Shared(flag), offset: at, guard: None, span }, value });
+            l.put(flag, 0, value);
             let memory = l.memory(access);
             let reset = OpKind::Atomic { op: AtomicOp::Min, memory, value: zero, old: None, ordered: false };
-            l.op(OpKind::If { cond: last, then: vec![Op { kind: reset, span }], otherwise: Vec::new() });
+            l.when(last, |l| l.op(reset));
         });
         self.span = span;
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        self.guarded(thread.equals(0), then);
         self.block_barrier();
-        let at = self.int(0);
-        let memory = Memory { space: Space::Shared(flag), offset: at, guard: None, span };
-        let value = self.push(ValueKind::Load(memory), word);
+        let value = self.get(flag, 0);
         let zero = self.push(ValueKind::Int(0), word);
         let value = self.binary(BinaryOp::Ne, value, zero);
         self.program.arrivals.push(Arrival { last: value, of: count });
         let reg = self.variable_reg(dst);
-        self.op(OpKind::Let { reg, value: Some(value) });
+        self.define(reg, value);
         self.barrier_in_a_loop();
     }
 }

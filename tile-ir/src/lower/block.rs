@@ -6,7 +6,7 @@
 //! in vectors.
 
 use super::schedule::Layouts;
-use super::uses::{accesses, each};
+use super::uses::{accesses, allocated, each};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
 use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, SharedLayout, WarpGrid};
@@ -75,10 +75,8 @@ impl Block {
 
 /// Infers.
 pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
-    let mut statements = Vec::new();
-    each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
-    let blocks = lane_blocks(kernel, &statements);
-    let mut this = Inference { kernel, block: Block::default(), sources: BTreeMap::new(), all: Vec::new(), blocks };
+    let (mut this, statements) = Inference::new(kernel, Block::default());
+    this.blocks = lane_blocks(kernel, &statements);
     for (buffer, declared) in kernel.buffers.iter() {
         if declared.scope == Scope::Shared
             && matches!(declared.swizzle, SwizzleRequest::Exactly(swizzle) if swizzle != Swizzle::None)
@@ -94,7 +92,7 @@ pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
     }
     this.kept(&statements);
     this.meetings(&statements);
-    this.rest(&statements);
+    this.rest();
     // A fragment of one axis takes the layout of the tile that it is used with.
     this.meetings(&statements);
     this.lonely();
@@ -108,9 +106,7 @@ pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
 /// fragments of one axis are rows and which are columns of a tile.
 pub(super) fn meet(kernel: &BoundKernel, layouts: &mut Layouts) -> Result<(), Vec<Diagnostic>> {
     let block = Block { layouts: std::mem::take(layouts), ..Block::default() };
-    let mut this = Inference { kernel, block, sources: BTreeMap::new(), all: Vec::new(), blocks: None };
-    let mut statements = Vec::new();
-    each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
+    let (mut this, statements) = Inference::new(kernel, block);
     this.kept(&statements);
     this.meetings(&statements);
     *layouts = this.block.layouts;
@@ -127,7 +123,14 @@ struct Inference<'k> {
     blocks: Option<[u32; 2]>,
 }
 
-impl Inference<'_> {
+impl<'k> Inference<'k> {
+    /// What is known so far, and all statements.
+    fn new(kernel: &'k BoundKernel, block: Block) -> (Inference<'k>, Vec<StmtId>) {
+        let mut statements = Vec::new();
+        each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
+        (Inference { kernel, block, sources: BTreeMap::new(), all: Vec::new(), blocks: None }, statements)
+    }
+
     fn warps(&self) -> u32 {
         self.kernel.thread_count() / WARP
     }
@@ -137,7 +140,7 @@ impl Inference<'_> {
         stmt: StmtId,
         [a, b]: [&MatrixRef; 2],
         acc: BufferId,
-        policy: crate::ir::WarpPolicy,
+        policy: WarpPolicy,
         (clear, precision, grouped): (bool, Precision, bool),
     ) {
         let kernel = self.kernel;
@@ -149,8 +152,8 @@ impl Inference<'_> {
         let matrix = a;
         // Rows of a group likewise, of one group only.
         let policy = match (held, policy) {
-            _ if grouped => crate::ir::WarpPolicy::FullRow,
-            (true, crate::ir::WarpPolicy::Square) => crate::ir::WarpPolicy::FullRow,
+            _ if grouped => WarpPolicy::FullRow,
+            (true, WarpPolicy::Square) => WarpPolicy::FullRow,
             (_, policy) => policy,
         };
         if self.blocks.is_some() {
@@ -171,11 +174,6 @@ impl Inference<'_> {
             (false, _) => 1,
             (true, Major::K) => b.1.mn() / cols.max(1),
             (true, Major::Mn) => b.1.k() / a.1.k().max(1),
-        };
-        let policy = match policy {
-            crate::ir::WarpPolicy::Square => crate::layout::WarpPolicy::Square,
-            crate::ir::WarpPolicy::FullRow => crate::layout::WarpPolicy::FullRow,
-            crate::ir::WarpPolicy::FullCol => crate::layout::WarpPolicy::FullCol,
         };
         let threads = kernel.thread_count();
         let grid = match threads.is_multiple_of(WARP) {
@@ -473,8 +471,7 @@ impl Inference<'_> {
                 && self.kernel.buffers[*dst].extents.len() == 2
                 && let Some(layout) = self.block.layouts.fragments.get(src).and_then(Fragment::parts)
             {
-                self.block.layouts.fragments.insert(*dst, layout);
-                self.sources.insert(*dst, *span);
+                self.lies(*dst, layout, *span);
             }
         }
     }
@@ -496,14 +493,12 @@ impl Inference<'_> {
                     match self.block.layouts.fragments.get(&member).copied() {
                         None if !self.passes(&layout, member) => {}
                         None => {
-                            self.block.layouts.fragments.insert(member, layout);
-                            self.sources.insert(member, *span);
+                            self.lies(member, layout, *span);
                         }
                         Some(other) if !self.alike((first, layout), (member, other)) => {
-                            let names = [first, member].map(|b| &kernel.buffers[b].name);
+                            let names @ [one, other] = [first, member].map(|b| &kernel.buffers[b].name);
                             let message = format!(
-                                "`{}` and `{}` meet here, but lie differently in the threads' registers",
-                                names[0], names[1]
+                                "`{one}` and `{other}` meet here, but lie differently in the threads' registers"
                             );
                             let mut diagnostic = Diagnostic::new(Code::TILE_SHAPE, *span, message);
                             for (buffer, name) in [first, member].into_iter().zip(names) {
@@ -527,12 +522,11 @@ impl Inference<'_> {
     }
 
     /// Fragments that nothing has decided on.
-    fn rest(&mut self, statements: &[StmtId]) {
+    fn rest(&mut self) {
         let kernel = self.kernel;
-        for &stmt in statements {
-            let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind else { continue };
-            let Buffer { name, scope, span, extents, .. } = &kernel.buffers[buffer];
-            if *scope != Scope::Fragment || extents.len() == 1 || self.block.layouts.fragments.contains_key(&buffer) {
+        for buffer in allocated(kernel, Scope::Fragment) {
+            let Buffer { name, span, extents, .. } = &kernel.buffers[buffer];
+            if extents.len() == 1 || self.block.layouts.fragments.contains_key(&buffer) {
                 continue;
             }
             // Products that were refused have said so.
@@ -545,10 +539,7 @@ impl Inference<'_> {
                 continue;
             };
             match self.blocked(rows, cols) {
-                Ok(layout) => {
-                    self.block.layouts.fragments.insert(buffer, layout);
-                    self.sources.insert(buffer, *span);
-                }
+                Ok(layout) => self.lies(buffer, layout, *span),
                 Err(error) => {
                     let message = format!("the fragment `{name}` cannot be divided among the threads");
                     let help = "choose extents whose product is a multiple of the number of threads";
@@ -556,6 +547,12 @@ impl Inference<'_> {
                 }
             }
         }
+    }
+
+    /// A fragment's layout, and who gave it that.
+    fn lies(&mut self, buffer: BufferId, layout: Fragment, source: SpanId) {
+        self.block.layouts.fragments.insert(buffer, layout);
+        self.sources.insert(buffer, source);
     }
 
     fn blocked(&self, rows: u32, cols: u32) -> Result<Fragment, LayoutError> {

@@ -1,6 +1,7 @@
 //! What writes a program: values, registers and operations, one behind the other. The walk over a kernel writes with it, and so does
 //! every pass over a program.
 
+use super::term::Term;
 use crate::diag::Bug;
 use crate::ir::{BinaryOp, Dtype, SpanId};
 use crate::lowered::*;
@@ -57,9 +58,19 @@ impl Builder {
         self.program.regs.push(Reg { name, ty, mutable })
     }
 
+    /// A register that begins with a value, and is assigned others.
+    pub(super) fn variable(&mut self, name: &str, ty: ValueType, value: impl Into<Term>) -> RegId {
+        let reg = self.reg(name, ty, true);
+        self.define(reg, value);
+        reg
+    }
+
+    /// An array of a thread's own, declared here.
     pub(super) fn local(&mut self, name: &str, dtype: Dtype, len: u32) -> LocalId {
         let name = self.name(name);
-        self.program.locals.push(LocalArray { name, dtype, len })
+        let local = self.program.locals.push(LocalArray { name, dtype, len });
+        self.op(OpKind::Local { local });
+        local
     }
 
     pub(super) fn op(&mut self, mut kind: OpKind) {
@@ -71,6 +82,81 @@ impl Builder {
             *value = self.fit(*value, self.program.regs[*reg].ty);
         }
         self.ops.push(Op { kind, span: self.span });
+    }
+
+    /// A register's declaration, with its first value.
+    pub(super) fn define(&mut self, reg: RegId, value: impl Into<Term>) {
+        let value = Some(self.eval(value));
+        self.op(OpKind::Let { reg, value });
+    }
+
+    pub(super) fn set(&mut self, reg: RegId, value: impl Into<Term>) {
+        let value = self.eval(value);
+        self.op(OpKind::Set { reg, value });
+    }
+
+    /// Operations that are executed where a condition holds.
+    pub(super) fn guarded(&mut self, cond: impl Into<Term>, then: Vec<Op>) {
+        let cond = self.eval(cond);
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    /// An element of memory, which nothing guards.
+    pub(super) fn at(&mut self, space: impl Into<Space>, offset: impl Into<Term>) -> Memory {
+        Memory { space: space.into(), offset: self.eval(offset), guard: None, span: self.span }
+    }
+
+    /// What memory holds.
+    pub(super) fn fetch(&mut self, memory: Memory) -> ValueId {
+        let dtype = self.program.dtype(memory.space).unwrap_or_else(|| {
+            self.bug("memory of no array and no tensor");
+            Dtype::F32
+        });
+        self.push(ValueKind::Load(memory), ValueType::Element(dtype))
+    }
+
+    pub(super) fn store(&mut self, memory: Memory, value: ValueId) {
+        self.op(OpKind::Store { memory, value });
+    }
+
+    /// Stores to memory what other memory holds, in its element type.
+    pub(super) fn carry(&mut self, from: Memory, to: Memory) {
+        let value = self.fetch(from);
+        let value = match self.program.dtype(to.space) {
+            Some(dtype) => self.converted(value, dtype),
+            None => value,
+        };
+        self.store(to, value);
+    }
+
+    /// The element `offset` of an array.
+    pub(super) fn get(&mut self, space: impl Into<Space>, offset: impl Into<Term>) -> ValueId {
+        let memory = self.at(space, offset);
+        self.fetch(memory)
+    }
+
+    /// Sets the element `offset` of an array.
+    pub(super) fn put(&mut self, space: impl Into<Space>, offset: impl Into<Term>, value: ValueId) {
+        let memory = self.at(space, offset);
+        self.store(memory, value);
+    }
+
+    /// Loads `width` elements at once into an array, from its element `start` on.
+    pub(super) fn vector_load(&mut self, local: LocalId, start: impl Into<Term>, memory: Memory, width: u32) {
+        let start = self.eval(start);
+        self.op(OpKind::VectorLoad { local, start, memory, width });
+    }
+
+    /// Stores `width` elements of an array at once, from its element `start` on.
+    pub(super) fn vector_store(&mut self, memory: Memory, local: LocalId, start: impl Into<Term>, width: u32) {
+        let start = self.eval(start);
+        self.op(OpKind::VectorStore { memory, local, start, width });
+    }
+
+    /// A value in an element type.
+    pub(super) fn converted(&mut self, value: ValueId, dtype: Dtype) -> ValueId {
+        let ty = ValueType::Element(dtype);
+        if self.program.values[value].ty == ty { value } else { self.push(ValueKind::Cast(value), ty) }
     }
 
     /// Writes with `f` into a list of operations of its own.
@@ -111,7 +197,12 @@ impl Builder {
     }
 
     /// `op(a, b)`; of two indices in 64 bits where either is held in such.
-    pub(super) fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
+    pub(super) fn binary(&mut self, op: BinaryOp, a: impl Into<Term>, b: impl Into<Term>) -> ValueId {
+        let (a, b) = (self.eval(a), self.eval(b));
+        self.operation(op, a, b)
+    }
+
+    fn operation(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
         let (a, b) = match (op, self.program.values[a].ty, self.program.values[b].ty) {
             (BinaryOp::Shl | BinaryOp::Shr, _, ValueType::Wide) => (a, self.fit(b, ValueType::Index)),
             (BinaryOp::Shl | BinaryOp::Shr, ..) => (a, b),
@@ -141,6 +232,14 @@ impl Builder {
             self.signed_sums.insert(value);
         }
         value
+    }
+
+    /// `op` of what there is so far, if anything, and of what comes next.
+    pub(super) fn joined(&mut self, op: BinaryOp, all: Option<ValueId>, next: impl Into<Term>) -> ValueId {
+        match all {
+            None => self.eval(next),
+            Some(all) => self.binary(op, all, next),
+        }
     }
 
     /// The right operand of a sum of indices, marked where it must be computed first and nothing in it says so.
@@ -195,12 +294,13 @@ impl Builder {
     }
 
     /// A value that is evaluated once, here.
-    pub(super) fn once(&mut self, name: &str, value: ValueId) -> ValueId {
+    pub(super) fn once(&mut self, name: &str, value: impl Into<Term>) -> ValueId {
+        let value = self.eval(value);
         if matches!(self.program.values[value].kind, ValueKind::Int(_) | ValueKind::Param(_)) {
             return value;
         }
         let reg = self.reg(name, self.program.values[value].ty, false);
-        self.op(OpKind::Let { reg, value: Some(value) });
+        self.define(reg, value);
         self.read(reg)
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn has_copy_engine(kernel: &BoundKernel) -> bool {
 
 /// The stages that a pipelined loop of `stages` has in the kernel's class.
 pub(super) fn depth(kernel: &BoundKernel, stages: ExprId) -> u32 {
-    let asked = kernel.const_index(stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1);
+    let asked = uses::constant(kernel, stages).unwrap_or(1).max(1);
     cut(kernel, asked)
 }
 

@@ -63,13 +63,11 @@ impl Lowering<'_> {
             return;
         }
         self.program.launch.cluster = [self.cluster().iter().product(), 1, 1];
-        let (thread, zero) = (self.linear_thread(), self.int(0));
-        let cond = self.binary(BinaryOp::Eq, thread, zero);
-        let then = self.nested(|l| {
+        let thread = self.linear_thread();
+        self.when(thread.equals(0), |l| {
             l.init_inboxes();
             l.op(OpKind::FenceBarrierInit);
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
         self.op(OpKind::ClusterBarrier { relaxed: true });
         self.op(OpKind::Barrier);
     }
@@ -97,19 +95,17 @@ impl Lowering<'_> {
         );
         self.remark_here(RemarkKind::Choice, text);
 
-        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
-        let rank = self.once("rank", rank);
+        let rank = self.once("rank", Special::ClusterRank);
         let zero = self.int(0);
         let cond = self.binary(BinaryOp::Eq, rank, zero);
         let then = self.nested(|l| {
             let (index, thread) = (l.int(0), l.compute_thread());
             let barrier = BarrierRef { array: inbox.arrived, index };
             let first = l.binary(BinaryOp::Eq, thread, zero);
-            let expect = l.nested(|l| {
+            l.when(first, |l| {
                 let bytes = l.int(bytes * i64::from(others));
                 l.op(OpKind::BarrierExpect { barrier, bytes });
             });
-            l.op(OpKind::If { cond: first, then: expect, otherwise: Vec::new() });
             let parity = l.int(0);
             l.op(OpKind::BarrierWait { barrier, parity });
             l.where_held(&layout, |l| {
@@ -121,8 +117,7 @@ impl Lowering<'_> {
         });
         let otherwise = self.nested(|l| {
             l.where_held(&layout, |l| {
-                let one = l.int(1);
-                let sender = l.binary(BinaryOp::Sub, rank, one);
+                let sender = l.binary(BinaryOp::Sub, rank, 1);
                 l.send(&exchange, &layout, sender);
             });
         });
@@ -192,21 +187,14 @@ impl Lowering<'_> {
 
     /// Where piece `piece` of this thread's elements lies in the inbox, of the tile of block `sender + 1`.
     fn piece_at(&mut self, exchange: &Exchange, sender: ValueId, piece: ValueId) -> Memory {
-        let [pieces, row, width] =
-            [exchange.pieces, exchange.holders * exchange.width, exchange.width].map(|n| self.int(i64::from(n)));
-        let before = self.binary(BinaryOp::Mul, sender, pieces);
-        let number = self.binary(BinaryOp::Add, before, piece);
-        let start = self.binary(BinaryOp::Mul, number, row);
+        let Exchange { pieces, holders, width, .. } = *exchange;
         let thread = self.compute_thread();
-        let own = self.binary(BinaryOp::Mul, thread, width);
-        let offset = self.binary(BinaryOp::Add, start, own);
-        Memory { space: Space::Shared(exchange.inbox.array), offset, guard: None, span: self.span }
+        self.at(exchange.inbox.array, (sender * pieces + piece) * (holders * width) + thread * width)
     }
 
     /// The first register of a piece.
     fn piece_start(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, piece: ValueId) -> ValueId {
-        let width = self.int(i64::from(exchange.width));
-        let first = self.binary(BinaryOp::Mul, piece, width);
+        let first = self.binary(BinaryOp::Mul, piece, exchange.width);
         self.formula(&layout.held(crate::layout::Formula::Symbol(0)), &[first])
     }
 
@@ -221,23 +209,17 @@ impl Lowering<'_> {
     }
 
     fn take(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, op: ReduceOp, sender: ValueId) {
-        let (local, span) = (exchange.local, self.span);
-        let dtype = self.program.locals[local].dtype;
-        let part = self.local("part", dtype, exchange.width);
-        self.op(OpKind::Local { local: part });
+        let local = exchange.local;
+        let part = self.out.local("part", self.out.program.locals[local].dtype, exchange.width);
         self.unrolled("i", exchange.pieces, |l, piece| {
             let memory = l.piece_at(exchange, sender, piece);
-            let start = l.int(0);
-            l.op(OpKind::VectorLoad { local: part, start, memory, width: exchange.width });
+            l.vector_load(part, 0, memory, exchange.width);
             let start = l.piece_start(exchange, layout, piece);
             for element in 0..exchange.width {
-                let by = l.int(i64::from(element));
-                let offset = l.binary(BinaryOp::Add, start, by);
-                let own = Memory { space: Space::Local(local), offset, guard: None, span };
-                let theirs = Memory { space: Space::Local(part), offset: by, guard: None, span };
-                let [a, b] = [own, theirs].map(|m| l.push(ValueKind::Load(m), ValueType::Element(dtype)));
-                let value = l.combine(op, a, b);
-                l.op(OpKind::Store { memory: own, value });
+                let (own, theirs) = (l.at(local, start + element), l.get(part, element));
+                let mine = l.fetch(own);
+                let value = l.combine(op, mine, theirs);
+                l.store(own, value);
             }
         });
     }

@@ -5,6 +5,7 @@
 //! it into the operand. The tiles of the first step fill slots, as any load's do; those of the second are the threads'. What is loaded may
 //! be larger than what is multiplied, so there is a kernel for each number of slots, from what the author asks for down to 2.
 
+use super::uses;
 use crate::ir::*;
 use std::collections::BTreeMap;
 
@@ -45,9 +46,7 @@ fn loads(kernel: &BoundKernel) -> BTreeMap<StmtId, Loads> {
     parts::each(kernel, &kernel.body, &mut |stmt| {
         let StmtKind::For { var, kind, body, .. } = &kernel.stmts[stmt].kind else { return };
         let stages = match kind {
-            LoopKind::Pipelined { stages, .. } => {
-                Some(kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1))
-            }
+            LoopKind::Pipelined { stages, .. } => Some(uses::constant(kernel, *stages).unwrap_or(1)),
             LoopKind::Serial { .. } => None,
             LoopKind::Unroll | LoopKind::Vectorized => return,
         };
@@ -132,26 +131,9 @@ fn rewritten(bound: &BoundKernel, loads: &BTreeMap<StmtId, Loads>, most: u32) ->
             body.splice(*leading..*leading, converted);
         }
     }
-    let body = std::mem::take(&mut kernel.body);
-    kernel.body = with_declarations(&mut kernel, body, &declared);
-    Some(Converting { kernel: BoundKernel::new(kernel).ok()?, remarks })
-}
-
-/// A list of statements in which a declaration follows each of an operand's.
-fn with_declarations(kernel: &mut Kernel, body: Vec<StmtId>, declared: &BTreeMap<BufferId, StmtId>) -> Vec<StmtId> {
-    let mut all = Vec::with_capacity(body.len());
-    for stmt in body {
-        all.push(stmt);
-        if let StmtKind::Alloc { buffer } = &kernel.stmts[stmt].kind {
-            all.extend(declared.get(buffer));
-        }
-        if let StmtKind::Persistent { body, .. } = &mut kernel.stmts[stmt].kind {
-            let inner = std::mem::take(body);
-            let inner = with_declarations(kernel, inner, declared);
-            if let StmtKind::Persistent { body, .. } = &mut kernel.stmts[stmt].kind {
-                *body = inner;
-            }
-        }
+    for (operand, alloc) in declared {
+        let at = uses::allocation(&kernel, operand)?;
+        uses::put_beside(&mut kernel, at, &[], &[alloc]);
     }
-    all
+    Some(Converting { kernel: BoundKernel::new(kernel).ok()?, remarks })
 }

@@ -131,7 +131,7 @@ impl Builder {
                 .map(|(bound, value)| l.once(&format!("{name}_{bound}"), value));
             let inside = l.binary(BinaryOp::Lt, start, end);
             let then = l.nested(|l| {
-                l.op(OpKind::Let { reg, value: Some(start) });
+                l.define(reg, start);
                 let first = l.with_waits(body.clone(), false, trigger);
                 l.ops.extend(first);
                 l.span = span;

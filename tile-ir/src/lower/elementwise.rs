@@ -44,9 +44,7 @@ impl<'a> Lowering<'a> {
     /// `for [i, j] in parallel([m, n])` over a fragment.
     pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &'a [VarId], body: &'a [StmtId]) {
         let kernel = self.kernel;
-        let Some(Registers { layout, kept, .. }) = self.fragments[fragment] else {
-            return self.bug("a fragment has no registers");
-        };
+        let Some(Registers { layout, kept, .. }) = self.held_in(fragment) else { return };
         if let (Some(axis), [var]) = (kept, vars) {
             return self.parallel_slots(&layout, axis, *var, body);
         }
@@ -58,34 +56,24 @@ impl<'a> Lowering<'a> {
                 own.insert(var);
             }
         });
-        let apart = self.is_statement_wise(body, &own);
+        let chunk = Chunk { layout, vars, body, own, first: self.int(0), count };
         let marked = self.stores_beyond_registers(body);
         if let Some(cond) = self.row_condition(vars, body).filter(|_| !marked && layout.is_whole()) {
             let some = self.some_row(&layout, cond);
-            let then = self.nested(|l| l.chunks(&layout, count, vars, body, own, apart));
-            return self.op(OpKind::If { cond: some, then, otherwise: Vec::new() });
+            return self.when(some, |l| l.chunks(chunk));
         }
         self.mark(marked, Elements::Begin);
-        self.chunks(&layout, count, vars, body, own, apart);
+        self.chunks(chunk);
         self.mark(marked, Elements::End);
     }
 
     /// The body for all elements, chunk by chunk.
-    fn chunks(
-        &mut self,
-        layout: &Fragment,
-        count: u32,
-        vars: &'a [VarId],
-        body: &'a [StmtId],
-        own: BTreeSet<VarId>,
-        apart: bool,
-    ) {
-        let (layout, registers) = (*layout, layout.held_registers());
+    fn chunks(&mut self, chunk: Chunk<'a>) {
+        let Chunk { layout, body, count, .. } = chunk;
+        let (apart, registers) = (self.is_statement_wise(body, &chunk.own), layout.held_registers());
         self.where_held(&layout, |l| {
-            l.unrolled("chunk", registers / count, |l, chunk| {
-                let size = l.int(i64::from(count));
-                let first = l.binary(BinaryOp::Mul, chunk, size);
-                let chunk = Chunk { layout, vars, body, own, first, count };
+            l.unrolled("chunk", registers / count, |l, number| {
+                let chunk = Chunk { first: l.eval(number * count), ..chunk };
                 match apart {
                     true => l.statement_wise(&chunk, body),
                     false => l.element_wise(&chunk, body),
@@ -115,17 +103,8 @@ impl<'a> Lowering<'a> {
                         && matches!(index, Some(ExprKind::Var(var)) if *var == row);
                     loads = true;
                 }
-                ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => left.push(*a),
-                ExprKind::Binary(_, a, b) => left.extend([a, b]),
-                ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Float(_) | ExprKind::Scalar(_) | ExprKind::Dim(_) => {}
-                ExprKind::Var(_)
-                | ExprKind::Math(..)
-                | ExprKind::Select(..)
-                | ExprKind::If(..)
-                | ExprKind::Const(_)
-                | ExprKind::Bits(_)
-                | ExprKind::Special(..)
-                | ExprKind::Present(_) => of_row = false,
+                ExprKind::Var(_) | ExprKind::Math(..) | ExprKind::Select(..) | ExprKind::If(..) => of_row = false,
+                kind => kind.operands(kernel, &mut |operand| left.push(operand)),
             }
         }
         (of_row && loads).then_some(*cond)
@@ -134,16 +113,13 @@ impl<'a> Lowering<'a> {
     /// Whether a condition on rows holds for any row of the warp: where it holds for none, the warp branches over the elements.
     fn some_row(&mut self, layout: &Fragment, cond: ExprId) -> ValueId {
         let no = self.push(ValueKind::Int(0), ValueType::BOOL);
-        let own = self.reg("own_row", ValueType::BOOL, true);
-        self.op(OpKind::Let { reg: own, value: Some(no) });
+        let own = self.variable("own_row", ValueType::BOOL, no);
         self.unrolled("i", layout.slots(0), |l, slot| {
-            let register = l.formula(&layout.representative(0, Formula::Symbol(0)), &[slot]);
-            let outer = (l.register.replace(register), l.tile_layout.replace(*layout));
-            let holds = l.value(cond);
-            (l.register, l.tile_layout) = outer;
-            let before = l.read(own);
-            let value = l.binary(BinaryOp::Or, before, holds);
-            l.op(OpKind::Set { reg: own, value });
+            let register = l.representative(layout, 0, slot);
+            let element = Element { register: Some((register, *layout)), ..l.element };
+            let holds = l.at_element(element, |l| l.value(cond));
+            let value = l.binary(BinaryOp::Or, own, holds);
+            l.set(own, value);
         });
         let (reg, pred) = (self.reg("some_row", ValueType::BOOL, false), self.read(own));
         self.op(OpKind::Vote { reg, kind: VoteKind::Any, pred });
@@ -204,11 +180,7 @@ impl<'a> Lowering<'a> {
                 self.run_of_statements(chunk, std::mem::take(&mut run));
                 self.span = kernel.stmts[stmt].span;
                 let cond = self.value(*cond);
-                let span = self.span;
-                let then = self.nested(|l| l.statement_wise(chunk, then));
-                let otherwise = self.nested(|l| l.statement_wise(chunk, otherwise));
-                self.span = span;
-                self.op(OpKind::If { cond, then, otherwise });
+                self.either(cond, |l| l.statement_wise(chunk, then), |l| l.statement_wise(chunk, otherwise));
             } else {
                 run.push(stmt);
             }
@@ -240,7 +212,6 @@ impl<'a> Lowering<'a> {
                 && let Some(dtype) = kernel.vars[var].ty.dtype()
             {
                 let local = self.local(&kernel.vars[var].name, dtype, chunk.count);
-                self.op(OpKind::Local { local });
                 self.vars[var] = Some(Binding::PerElement(local));
             }
         }
@@ -258,11 +229,11 @@ impl<'a> Lowering<'a> {
             let position = l.element_position(&chunk.layout, register);
             for (&var, value) in chunk.vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
                 let reg = l.variable_reg(var);
-                l.op(OpKind::Let { reg, value: Some(value) });
+                l.define(reg, value);
             }
-            let outer = (l.register.replace(register), l.element.replace(element), l.tile_layout.replace(chunk.layout));
-            l.block(run);
-            (l.register, l.element, l.tile_layout) = outer;
+            let register = Some((register, chunk.layout));
+            let element = Element { position: Some(element), register, ..l.element };
+            l.at_element(element, |l| l.block(run));
         });
     }
 
@@ -273,7 +244,7 @@ impl<'a> Lowering<'a> {
         each(kernel, body, &mut |stmt| {
             if let StmtKind::Store { access, value } = &kernel.stmts[stmt].kind {
                 left.push(*value);
-                left.extend(self.named(*access));
+                left.extend(self.named_indices(*access));
             } else {
                 left.extend(roots(kernel, stmt));
             }
@@ -287,34 +258,17 @@ impl<'a> Lowering<'a> {
                         left.push(value);
                     }
                 }
-                ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => left.push(*a),
-                ExprKind::Binary(_, a, b) => left.extend([a, b]),
-                ExprKind::Math(_, args) => left.extend(args),
-                ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => left.extend([a, b, c]),
-                ExprKind::Load(access) => left.extend(self.named(*access)),
-                ExprKind::Int(_)
-                | ExprKind::Bool(_)
-                | ExprKind::Float(_)
-                | ExprKind::Dim(_)
-                | ExprKind::Scalar(_)
-                | ExprKind::Const(_)
-                | ExprKind::Bits(_)
-                | ExprKind::Special(..)
-                | ExprKind::Present(_) => {}
+                ExprKind::Load(access) => left.extend(self.named_indices(*access)),
+                kind => kind.operands(kernel, &mut |operand| left.push(operand)),
             }
         }
         read
     }
 
     /// The indices of an access; none of a fragment's, nor of what is held in registers.
-    fn named(&self, access: AccessId) -> Vec<ExprId> {
-        if self.is_held_now(access) {
-            return Vec::new();
-        }
-        let access = &self.kernel.accesses[access];
-        match access.place {
-            Place::Buffer(buffer) if self.fragments[buffer].is_some() => Vec::new(),
-            _ => access.indices.clone(),
-        }
+    fn named_indices(&self, access: AccessId) -> Vec<ExprId> {
+        let Access { place, indices, .. } = &self.kernel.accesses[access];
+        let is_register = matches!(place, Place::Buffer(buffer) if self.fragments[*buffer].is_some());
+        if is_register || self.held_access(access).is_some() { Vec::new() } else { indices.clone() }
     }
 }

@@ -33,15 +33,23 @@ impl<'a> Lowering<'a> {
         let local = self.out.local(name, self.kernel.buffer_dtype(buffer), registers.count());
         registers.local = local;
         self.fragments[buffer] = Some(registers);
-        self.op(OpKind::Local { local });
+    }
+
+    /// The registers of a fragment, which every one has that is used.
+    pub(super) fn held_in(&self, fragment: BufferId) -> Option<Registers> {
+        let found = self.fragments[fragment];
+        if found.is_none() {
+            self.bug("a fragment has no registers");
+        }
+        found
     }
 
     /// Sets every element.
     pub(super) fn fill_fragment(&mut self, buffer: BufferId, value: ValueId) {
-        let Some(registers) = self.fragments[buffer] else { return self.bug("a fragment has no registers") };
-        let (local, span) = (registers.local, self.span);
+        let Some(registers) = self.held_in(buffer) else { return };
+        let local = registers.local;
         self.unrolled("i", registers.count(), |l, offset| {
-            l.op(OpKind::Store { memory: Memory { space: Space::Local(local), offset, guard: None, span }, value });
+            l.put(local, offset, value);
         });
     }
 
@@ -52,10 +60,7 @@ impl<'a> Lowering<'a> {
             l.unrolled("i", layout.held_registers() / width, |l, index| {
                 let first = match width {
                     1 => index,
-                    width => {
-                        let width = l.int(i64::from(width));
-                        l.binary(BinaryOp::Mul, index, width)
-                    }
+                    width => l.eval(index * width),
                 };
                 let register = l.formula(&layout.held(Formula::Symbol(0)), &[first]);
                 f(l, register);
@@ -68,10 +73,8 @@ impl<'a> Lowering<'a> {
         if layout.is_whole() {
             return f(self);
         }
-        let (thread, holders) = (self.compute_thread(), self.int(i64::from(layout.holders())));
-        let cond = self.binary(BinaryOp::Lt, thread, holders);
-        let then = self.nested(f);
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        let thread = self.compute_thread();
+        self.when(thread.below(layout.holders()), f);
     }
 
     /// `for [i] in parallel([m])` over a fragment of one axis: every thread the elements that it has, of which several
@@ -92,38 +95,23 @@ impl<'a> Lowering<'a> {
         self.mark(marked, Elements::Begin);
         self.unrolled("i", layout.slots(axis), |l, slot| {
             l.mark(marked, Elements::Next);
-            let register = layout.representative(axis, Formula::Symbol(0));
-            let register = l.formula(&register, &[slot]);
+            let register = l.representative(&layout, axis, slot);
             let position = l.element_position(&layout, register);
             let index = position[usize::from(axis)];
             let once = leaves || !changes;
             if once {
                 let reg = l.variable_reg(var);
-                l.op(OpKind::Let { reg, value: Some(index) });
+                l.define(reg, index);
             } else {
                 // What stays in registers is found by its register: most such loops never ask for the index.
                 l.vars[var] = Some(Binding::Value(index));
             }
-            let first = once.then(|| {
-                let zero = l.int(0);
-                let first = l.binary(BinaryOp::Eq, position[usize::from(1 - axis)], zero);
-                let reg = l.reg("first", ValueType::BOOL, false);
-                l.op(OpKind::Let { reg, value: Some(first) });
-                l.read(reg)
-            });
-            let outer = (l.register.replace(register), l.tile_layout.replace(layout));
+            let first = once.then(|| l.once("first", position[usize::from(1 - axis)].equals(0)));
+            let element = Element { register: Some((register, layout)), ..l.element };
             match first {
-                Some(cond) if !changes => {
-                    let then = l.nested(|l| l.block(body));
-                    l.op(OpKind::If { cond, then, otherwise: Vec::new() });
-                }
-                first => {
-                    let holder = std::mem::replace(&mut l.first_holder, first);
-                    l.block(body);
-                    l.first_holder = holder;
-                }
+                Some(cond) if !changes => l.at_element(element, |l| l.when(cond, |l| l.block(body))),
+                first_holder => l.at_element(Element { first_holder, ..element }, |l| l.block(body)),
             }
-            (l.register, l.tile_layout) = outer;
         });
         self.mark(marked, Elements::End);
     }
@@ -134,10 +122,9 @@ impl<'a> Lowering<'a> {
             Place::Buffer(buffer) => self.fragments[buffer].is_some() || self.locals[buffer].is_some(),
             Place::Tensor(_) => false,
         };
-        match self.first_holder {
+        match self.element.first_holder {
             Some(cond) if !own => {
-                let then = self.nested(f);
-                self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+                self.when(cond, f);
             }
             _ => f(self),
         }
@@ -146,35 +133,32 @@ impl<'a> Lowering<'a> {
     /// The words of a left operand that is a fragment: four an atom of 16 rows.
     pub(super) fn declare_left(&mut self, buffer: BufferId, atoms: u32) -> LocalId {
         let name = format!("{}_words", self.kernel.buffers[buffer].name);
-        let local = self.local(&name, Dtype::U32, atoms * MmaAtom::A);
-        self.op(OpKind::Local { local });
-        local
+        self.local(&name, Dtype::U32, atoms * MmaAtom::A)
     }
 
     /// Packs what a fragment that lies as an accumulator has of one step along K (16 columns): two of its atoms side by side
     /// are, word by word, what `mma.sync` takes for its left operand. `[down, step]`: atoms of 16 rows, the step.
     pub(super) fn pack_left(&mut self, held: &Registers, words: LocalId, [down, step]: [u32; 2]) {
-        let span = self.span;
         self.unrolled("i", down, |l, i| {
             for word in 0..MmaAtom::A {
                 let value = l.left_word(held, i, step, word);
                 let offset = l.formula(&Formula::Symbol(0).times(MmaAtom::A).plus(word), &[i]);
-                l.op(OpKind::Store { memory: Memory { space: Space::Local(words), offset, guard: None, span }, value });
+                l.put(words, offset, value);
             }
         });
     }
 
     /// Two neighbouring 16-bit elements of a fragment as a word of a left operand ([`Fragment::left_word`]).
     pub(super) fn left_word(&mut self, held: &Registers, block: ValueId, step: u32, word: u32) -> ValueId {
-        let (dtype, span) = (self.program.locals[held.local].dtype, self.span);
+        let dtype = self.program.locals[held.local].dtype;
         let first = self.formula(&held.layout.left_word(Formula::Symbol(0), step, word), &[block]);
-        let [low, high] = [0, 1].map(|by| {
-            let by = self.int(by);
-            let offset = self.binary(BinaryOp::Add, first, by);
-            let memory = Memory { space: Space::Local(held.local), offset, guard: None, span };
-            self.push(ValueKind::Load(memory), ValueType::Element(dtype))
-        });
+        let [low, high] = [0, 1].map(|by| self.get(held.local, first + by));
         self.push(ValueKind::Pack(dtype, low, high), ValueType::Element(Dtype::U32))
+    }
+
+    /// The register of a thread's first element in its row (axis 0) or column `slot`.
+    pub(super) fn representative(&mut self, layout: &Fragment, axis: u8, slot: ValueId) -> ValueId {
+        self.formula(&layout.representative(axis, Formula::Symbol(0)), &[slot])
     }
 
     /// Row and column of this thread's element `register`.
@@ -198,42 +182,23 @@ impl<'a> Lowering<'a> {
 
     /// `copy(x.at(..), &mut fragment)`: every thread its own elements, zeros beyond the tensor's edge.
     pub(super) fn load_fragment(&mut self, fragment: BufferId, src: &TileRef, open: &[OpenAxis]) {
-        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else {
-            return self.bug("a fragment has no registers");
-        };
-        let (source, target) = (self.dtype_of(src.place), self.kernel.buffer_dtype(fragment));
-        let span = self.span;
+        let Some(Registers { local, layout, .. }) = self.held_in(fragment) else { return };
         self.each_held(&layout, 1, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let (row, col) = (l.once("row", row), l.once("col", col));
             let memory = l.tile_memory(src, &[row, col], open);
-            let mut value = l.push(ValueKind::Load(memory), ValueType::Element(source));
-            if source != target {
-                value = l.push(ValueKind::Cast(value), ValueType::Element(target));
-            }
-            let memory = Memory { space: Space::Local(local), offset: register, guard: None, span };
-            l.op(OpKind::Store { memory, value });
+            let own = l.at(local, register);
+            l.carry(memory, own);
         });
     }
 
     /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
     /// an even one of an aligned tensor. `transposed`: `copy(fragment.t(), ..)`.
-    pub(super) fn store_fragment(
-        &mut self,
-        fragment: BufferId,
-        transposed: bool,
-        dst: &TileRef,
-        open: &[OpenAxis],
-        paired: bool,
-    ) {
-        let Some(Registers { layout, .. }) = self.fragments[fragment] else {
-            return self.bug("a fragment has no registers");
-        };
-        let target = self.dtype_of(dst.place);
-        let width = if paired { layout.vector().min(2) } else { 1 };
+    pub(super) fn store_fragment(&mut self, own: BufferId, tiles: [&TileRef; 2], open: &[OpenAxis], paired: bool) {
+        let (Some(held), dst) = (self.held_in(own), tiles[1]) else { return };
+        let (layout, target) = (held.layout, self.dtype_of(dst.place));
         let name = format!("{}_pair", self.kernel.place_name(dst.place));
-        let pair = (width == 2).then(|| self.local(&name, target, 2));
-        pair.iter().for_each(|&local| self.op(OpKind::Local { local }));
+        let pair = (paired && layout.vector() >= 2).then(|| self.local(&name, target, 2));
         // A narrow tile's few threads test its last column for all of them: most tiles are not cut.
         let columns = self.rank(dst.place).saturating_sub(1);
         let (cut, rest): (Vec<OpenAxis>, Vec<OpenAxis>) = open.iter().partition(|open| open.axis == columns);
@@ -244,73 +209,44 @@ impl<'a> Lowering<'a> {
             }
             _ => None,
         };
-        let Some(last) = last else { return self.store_elements(fragment, transposed, dst, open, pair) };
-        let then = self.nested(|l| l.store_elements(fragment, transposed, dst, &rest, pair));
-        let otherwise = self.nested(|l| l.store_elements(fragment, transposed, dst, open, pair));
-        self.op(OpKind::If { cond: last.cond, then, otherwise });
+        let all = |l: &mut Self| l.store_elements(&held, tiles, open, pair);
+        let Some(last) = last else { return all(self) };
+        self.either(last.cond, |l| l.store_elements(&held, tiles, &rest, pair), all);
     }
 
     /// Stores every element that a thread holds, through `pair` two by two.
     fn store_elements(
         &mut self,
-        fragment: BufferId,
-        transposed: bool,
-        dst: &TileRef,
+        &Registers { local, layout, .. }: &Registers,
+        [src, dst]: [&TileRef; 2],
         open: &[OpenAxis],
         pair: Option<LocalId>,
     ) {
-        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else {
-            return self.bug("a fragment has no registers");
-        };
-        let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
         let width = if pair.is_some() { 2 } else { 1 };
         let columns = self.rank(dst.place).saturating_sub(1);
-        let span = self.span;
         self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
-            let (row, col) = if transposed { (col, row) } else { (row, col) };
+            let (row, col) = if src.transposed { (col, row) } else { (row, col) };
             let row = l.once("row", row);
             let col = l.once("col", col);
-            let element = |l: &mut Self, by: i64| {
-                let by = l.int(by);
-                let offset = l.binary(BinaryOp::Add, register, by);
-                let memory = Memory { space: Space::Local(local), offset, guard: None, span };
-                let value = l.push(ValueKind::Load(memory), ValueType::Element(source));
-                if source == target { value } else { l.push(ValueKind::Cast(value), ValueType::Element(target)) }
-            };
-            let Some(pair) = pair else {
-                let memory = l.tile_memory(dst, &[row, col], open);
-                let value = element(l, 0);
-                return l.op(OpKind::Store { memory, value });
-            };
             let first = l.tile_memory(dst, &[row, col], open);
-            let one = l.int(1);
-            let next = l.binary(BinaryOp::Add, col, one);
+            let own = l.at(local, register);
+            let Some(pair) = pair else { return l.carry(own, first) };
+            let next = l.binary(BinaryOp::Add, col, 1);
             let second = l.tile_memory(dst, &[row, next], open);
             for by in 0..2 {
-                let value = element(l, by);
-                let offset = l.int(by);
-                let memory = Memory { space: Space::Local(pair), offset, guard: None, span };
-                l.op(OpKind::Store { memory, value });
+                let (own, word) = (l.at(local, register + by), l.at(pair, by));
+                l.carry(own, word);
             }
             let start = l.int(0);
             let both = Memory { guard: None, ..first };
             let store = OpKind::VectorStore { memory: both, local: pair, start, width: 2 };
             let Some(inside) = second.guard else { return l.op(store) };
             if !open.iter().any(|open| open.axis == columns) {
-                return l.op(OpKind::If {
-                    cond: inside.cond,
-                    then: vec![Op { kind: store, span }],
-                    otherwise: Vec::new(),
-                });
+                return l.when(inside.cond, |l| l.op(store));
             }
             // At a ragged edge the pair may be cut in two.
-            let then = vec![Op { kind: store, span }];
-            let otherwise = l.nested(|l| {
-                let value = element(l, 0);
-                l.op(OpKind::Store { memory: first, value });
-            });
-            l.op(OpKind::If { cond: inside.cond, then, otherwise });
+            l.either(inside.cond, |l| l.op(store), |l| l.carry(own, first));
         });
     }
 }

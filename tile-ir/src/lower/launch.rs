@@ -13,21 +13,16 @@ impl Lowering<'_> {
                 ParamKind::Tensor { shape, mutable, .. } => {
                     let name = self.name(name);
                     let axes = shape.len();
-                    let shape_exprs = (0..axes).map(|axis| self.host_extent(param, axis)).collect();
-                    let dtype = self.dtype_of(Place::Tensor(param));
-                    let (shape, stream) = (shape_exprs, kernel.attributes.stream.contains(&param));
                     let independent = self.program.launch.dependent.is_some()
                         && kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&param));
-                    let (name, mutable) = (name.clone(), *mutable);
-                    let output = mutable && is_output(kernel, param);
                     let info = TensorInfo {
                         param,
                         name: name.clone(),
-                        dtype,
-                        shape,
-                        mutable,
-                        stream,
-                        output,
+                        dtype: self.dtype_of(Place::Tensor(param)),
+                        shape: (0..axes).map(|axis| self.host_extent(param, axis)).collect(),
+                        mutable: *mutable,
+                        stream: kernel.attributes.stream.contains(&param),
+                        output: *mutable && is_output(kernel, param),
                         independent,
                         ordered: false,
                     };
@@ -50,11 +45,8 @@ impl Lowering<'_> {
             let name = self.name(name);
             self.program.params.push(Parameter { name, ty: ValueType::Index, kind: ParameterKind::Dim(dim) });
         }
-        for (name, kind) in strides {
-            let name = self.name(&name);
-            self.program.params.push(Parameter { name, ty: ValueType::Index, kind });
-        }
-        for (name, ty, kind) in scalars {
+        let strides = strides.into_iter().map(|(name, kind)| (name, ValueType::Index, kind));
+        for (name, ty, kind) in strides.chain(scalars) {
             let name = self.name(&name);
             self.program.params.push(Parameter { name, ty, kind });
         }
@@ -75,14 +67,10 @@ impl Lowering<'_> {
     /// One block a tile, on the axes of the author's grid.
     pub(super) fn plain_grid(&mut self) {
         let kernel = self.kernel;
-        for (slot, axis) in kernel.grid.iter().enumerate().take(3) {
-            if let Some(extent) = HostExpr::of(kernel, axis.extent) {
-                self.program.launch.grid[slot] = extent;
-            }
-        }
-        let tiles = kernel.persistent().into_iter().flat_map(|tiles| tiles.extents);
-        for (slot, extent) in tiles.enumerate().take(3) {
-            if let Some(extent) = HostExpr::of(kernel, *extent) {
+        let grid = kernel.grid.iter().map(|axis| axis.extent).enumerate();
+        let tiles = kernel.persistent().into_iter().flat_map(|tiles| tiles.extents.iter().copied());
+        for (slot, extent) in grid.take(3).chain(tiles.enumerate().take(3)) {
+            if let Some(extent) = HostExpr::of(kernel, extent) {
                 self.program.launch.grid[slot] = extent;
             }
         }
@@ -98,67 +86,40 @@ impl Lowering<'_> {
             checks.push(Check { holds, kind: CheckKind::Specialized { dim, value }, request: None, span });
         }
         for require in &kernel.requires {
-            if let Some(holds) = HostExpr::of(kernel, require.cond) {
-                let kind = CheckKind::Require { text: require.text.clone() };
-                checks.push(Check { holds, kind, request: None, span: require.span });
-            }
+            let holds = HostExpr::of(kernel, require.cond);
+            checks.extend(holds.map(|holds| required(holds, &require.text, require.span)));
         }
         for (count, extents) in &self.analysis.arrivals {
-            let blocks = extents.iter().try_fold(HostExpr::Int(1), |all, e| {
-                let extent = HostExpr::of(kernel, *e)?;
-                Some(if all == HostExpr::Int(1) { extent } else { HostExpr::binary(BinaryOp::Mul, all, extent) })
-            });
+            let blocks =
+                extents.iter().try_fold(HostExpr::Int(1), |all, e| Some(raster::times(all, HostExpr::of(kernel, *e)?)));
             if let (Some(count_value), Some(blocks)) = (HostExpr::of(kernel, *count), blocks) {
                 let holds = HostExpr::binary(BinaryOp::Eq, count_value, blocks);
-                let text = "as many blocks as `last_arriver` awaits share its counter".to_owned();
-                checks.push(Check {
-                    holds,
-                    kind: CheckKind::Require { text },
-                    request: None,
-                    span: kernel.exprs[*count].span,
-                });
+                let text = "as many blocks as `last_arriver` awaits share its counter";
+                checks.push(required(holds, text, kernel.exprs[*count].span));
             }
         }
         for need in &self.analysis.block_needs {
-            let kind = CheckKind::Require { text: need.text.clone() };
-            checks.push(Check { holds: need.holds.clone(), kind, request: None, span: need.span });
+            checks.push(required(need.holds.clone(), &need.text, need.span));
         }
         for stmt in &kernel.body {
             let StmtKind::Shuffle { lane, .. } = kernel.stmts[*stmt].kind else { continue };
             if let (None, Some(lane_value)) = (kernel.const_index(lane), HostExpr::of(kernel, lane)) {
                 let holds = HostExpr::binary(BinaryOp::Lt, lane_value, HostExpr::Int(32));
-                let text =
-                    "the mask, distance or lane of a shuffle is below 32, as many lanes as a warp has".to_owned();
-                checks.push(Check {
-                    holds,
-                    kind: CheckKind::Require { text },
-                    request: None,
-                    span: kernel.exprs[lane].span,
-                });
+                let text = "the mask, distance or lane of a shuffle is below 32, as many lanes as a warp has";
+                checks.push(required(holds, text, kernel.exprs[lane].span));
             }
         }
         for need in &self.analysis.launch_needs {
             let (tensor, request, span) = (need.tensor, need.request, need.span);
-            if need.align_bytes > 1 {
-                let holds = multiple_of(HostExpr::Address(tensor), need.align_bytes);
-                let kind = CheckKind::Alignment { tensor, bytes: need.align_bytes };
-                checks.push(Check { holds, kind, request, span });
-            }
+            checks.extend((need.align_bytes > 1).then(|| aligned(tensor, need.align_bytes, request, span)));
             for (axis, &elements) in need.stride_multiple.iter().enumerate().filter(|(_, m)| **m > 1) {
-                let axis = axis as u8;
-                let holds = multiple_of(HostExpr::Stride(tensor, axis), elements);
-                checks.push(Check {
-                    holds,
-                    kind: CheckKind::StrideMultiple { tensor, axis, multiple: elements },
-                    request,
-                    span,
-                });
+                checks.push(strided(tensor, axis as u8, elements, request, span));
             }
         }
         for &(dim, multiple, span) in &self.analysis.extent_needs {
             let holds = multiple_of(HostExpr::Dim(dim), multiple);
-            let kind = CheckKind::Require { text: format!("{} % {multiple} == 0", kernel.dims[dim].name) };
-            checks.push(Check { holds, kind, request: Some(Side::Reads), span });
+            let check = required(holds, &format!("{} % {multiple} == 0", kernel.dims[dim].name), span);
+            checks.push(Check { request: Some(Side::Reads), ..check });
         }
         // What TMA asks of a tensor, and what stores by pairs do.
         let chunk = crate::layout::swizzle::CHUNK;
@@ -171,22 +132,10 @@ impl Lowering<'_> {
             let span = kernel.params[tensor].span;
             let is_written = matches!(kernel.params[tensor].kind, ParamKind::Tensor { mutable: true, .. });
             let request = Some(if is_written { Side::Writes } else { Side::Reads });
-            let holds = multiple_of(HostExpr::Address(tensor), bytes);
-            checks.push(Check { holds, kind: CheckKind::Alignment { tensor, bytes }, request, span });
+            checks.push(aligned(tensor, bytes, request, span));
             let elements = bytes / self.dtype_of(Place::Tensor(tensor)).bytes();
-            let rank = match &kernel.params[tensor].kind {
-                ParamKind::Tensor { shape, .. } => shape.len(),
-                ParamKind::Scalar { .. } | ParamKind::Absent => 0,
-            };
-            for axis in 0..rank.saturating_sub(1) as u8 {
-                let holds = multiple_of(HostExpr::Stride(tensor, axis), elements);
-                checks.push(Check {
-                    holds,
-                    kind: CheckKind::StrideMultiple { tensor, axis, multiple: elements },
-                    request,
-                    span,
-                });
-            }
+            let outer = self.rank(Place::Tensor(tensor)).saturating_sub(1) as u8;
+            checks.extend((0..outer).map(|axis| strided(tensor, axis, elements, request, span)));
         }
         for operand in &self.analysis.operand_ranges {
             let (kind, value, span) = (operand.kind, operand.value.clone(), operand.span);
@@ -205,6 +154,22 @@ impl Lowering<'_> {
     }
 }
 
+fn required(holds: HostExpr, text: &str, span: SpanId) -> Check {
+    Check { holds, kind: CheckKind::Require { text: text.to_owned() }, request: None, span }
+}
+
+/// A tensor's address is a multiple of so many bytes.
+fn aligned(tensor: ParamId, bytes: u32, request: Option<Side>, span: SpanId) -> Check {
+    let holds = multiple_of(HostExpr::Address(tensor), bytes);
+    Check { holds, kind: CheckKind::Alignment { tensor, bytes }, request, span }
+}
+
+/// A tensor's stride on an axis is a multiple of so many elements.
+fn strided(tensor: ParamId, axis: u8, multiple: u32, request: Option<Side>, span: SpanId) -> Check {
+    let holds = multiple_of(HostExpr::Stride(tensor, axis), multiple);
+    Check { holds, kind: CheckKind::StrideMultiple { tensor, axis, multiple }, request, span }
+}
+
 /// Whether a value is a multiple.
 fn multiple_of(value: HostExpr, of: u32) -> HostExpr {
     let rest = HostExpr::binary(BinaryOp::Rem, value, HostExpr::Int(i64::from(of)));
@@ -220,20 +185,12 @@ fn is_output(kernel: &BoundKernel, param: ParamId) -> bool {
         return false;
     }
     let of = |access: AccessId| kernel.accesses[access].place == place;
-    let loaded = kernel.exprs.values().any(|e| matches!(e.kind, ExprKind::Load(access) if of(access)));
-    let mut used = false;
+    let mut used = kernel.exprs.values().any(|e| matches!(e.kind, ExprKind::Load(access) if of(access)));
     for stmt in kernel.stmts.values() {
-        stmt.kind.parts(&mut |part| match part {
-            StmtPart::Tile(tile, touch) => used |= touch.reads() && tile.place == place,
-            StmtPart::Element(access, touch) => used |= touch.reads() && of(access),
-            StmtPart::Value(_)
-            | StmtPart::Constant(_)
-            | StmtPart::Array(..)
-            | StmtPart::Binds(_)
-            | StmtPart::Sets(_) => {}
-            StmtPart::Body(_) | StmtPart::Report | StmtPart::BlockCollective | StmtPart::WarpCollective => {}
-            StmtPart::BlockBarrier | StmtPart::WarpBarrier => {}
+        stmt.kind.parts(&mut |part| {
+            used |= matches!(part, StmtPart::Tile(tile, touch) if touch.reads() && tile.place == place)
+                || matches!(part, StmtPart::Element(access, touch) if touch.reads() && of(access));
         });
     }
-    !loaded && !used
+    !used
 }

@@ -53,9 +53,7 @@ impl Lowering<'_> {
     /// `gemm(a, b, &mut acc)`
     pub(super) fn gemm(&mut self, stmt: StmtId) {
         let Some(product) = self.products.get(&stmt).cloned() else { return self.bug("a product has no plan") };
-        let Some(fragment::Registers { local, layout, .. }) = self.fragments[product.acc] else {
-            return self.bug("an accumulator has no registers");
-        };
+        let Some(fragment::Registers { local, layout, .. }) = self.held_in(product.acc) else { return };
         if product.clear {
             let zero = self.push(ValueKind::Float(0.0), ValueType::Element(Dtype::F32));
             self.fill_fragment(product.acc, zero);
@@ -102,7 +100,7 @@ impl Lowering<'_> {
         // Both count K in the order that suits loads of words, or neither does.
         let paired = a.operand.by_words() && b.operand.by_words();
         let a_words = match held {
-            None => Words::new(self, &a, &left, layout, thread, paired),
+            None => Words::new(self, &a, [&left, layout], (thread, paired)),
             Some(_) => None,
         };
         let a_local = match (&a_words, held) {
@@ -110,7 +108,7 @@ impl Lowering<'_> {
             (None, Some(_)) => self.declare_left(a.buffer, down),
             (None, None) => return self.bug("a left operand has no words"),
         };
-        let Some(b_words) = Words::new(self, &b, &right, layout, thread, paired) else { return };
+        let Some(b_words) = Words::new(self, &b, [&right, layout], (thread, paired)) else { return };
         for step in 0..a.operand.k() / input.k() {
             match (&a_words, held) {
                 (Some(words), _) => words.load(self, step * input.k(), thread),
@@ -120,14 +118,8 @@ impl Lowering<'_> {
             b_words.load(self, step * input.k(), thread);
             self.unrolled("i", down, |l, i| {
                 l.unrolled("j", across, |l, j| {
-                    let times = |l: &mut Self, index: ValueId, by: u32| {
-                        let by = l.int(i64::from(by));
-                        l.binary(BinaryOp::Mul, index, by)
-                    };
-                    let (from_a, from_b) = (times(l, i, MmaAtom::A), times(l, j, MmaAtom::B));
-                    let before = times(l, i, across);
-                    let number = l.binary(BinaryOp::Add, before, j);
-                    let into = times(l, number, MmaAtom::ACC);
+                    let (from_a, from_b) = (l.eval(i * MmaAtom::A), l.eval(j * MmaAtom::B));
+                    let into = l.eval((i * across + j) * MmaAtom::ACC);
                     l.op(OpKind::Mma { atom, acc: (acc, into), a: (a_local, from_a), b: (b_words.local, from_b) });
                 });
             });
@@ -135,7 +127,7 @@ impl Lowering<'_> {
     }
 
     /// The place of an offset in a slot, of an array that has several.
-    fn in_slot(&mut self, buffer: BufferId, offset: ValueId) -> ValueId {
+    pub(super) fn in_slot(&mut self, buffer: BufferId, offset: ValueId) -> ValueId {
         match self.slots[buffer] {
             Some(slot) => self.binary(BinaryOp::Add, offset, slot),
             None => offset,
@@ -153,21 +145,15 @@ impl Lowering<'_> {
         let chunk = if k.is_multiple_of(chunk) { chunk } else { 1 };
         let [row_part, col_part] = [(&a, rows), (&b, 1)].map(|(side, lines)| {
             let name = format!("{}_part", self.kernel.buffers[side.buffer].name);
-            let local = self.local(&name, Dtype::F32, lines * chunk);
-            self.op(OpKind::Local { local });
-            local
+            self.local(&name, Dtype::F32, lines * chunk)
         });
-        let reg = self.reg("depth", ValueType::Index, false);
-        let bounds = [self.int(0), self.int(i64::from(k)), self.int(i64::from(chunk))];
         // Unrolled further, the operands of several steps would be in registers at once.
-        self.loop_over(reg, bounds, Unroll::By(1), |l| {
-            let depth = l.read(reg);
-            let chunk_length = l.int(i64::from(chunk));
+        self.stepped("depth", [0, k, chunk], Unroll::By(1), |l, depth| {
             l.unrolled("i", rows, |l, i| {
                 let zero = l.int(0);
                 let register = l.crossing(i, zero, across);
                 let [row, _] = l.element_position(layout, register);
-                let first = l.binary(BinaryOp::Mul, i, chunk_length);
+                let first = l.eval(i * chunk);
                 l.load_part(&a, row_part, first, row, depth, chunk);
             });
             l.unrolled("j", cols, |l, j| {
@@ -179,9 +165,7 @@ impl Lowering<'_> {
                 l.unrolled("i", rows, |l, i| {
                     let register = l.crossing(i, j, across);
                     l.unrolled("kk", chunk, |l, kk| {
-                        let first = l.binary(BinaryOp::Mul, i, chunk_length);
-                        let offset = l.binary(BinaryOp::Add, first, kk);
-                        let (x, y) = (l.part(row_part, offset), l.part(col_part, kk));
+                        let (x, y) = (l.get(row_part, i * chunk + kk), l.get(col_part, kk));
                         l.accumulate(acc, register, x, y);
                     });
                 });
@@ -191,33 +175,23 @@ impl Lowering<'_> {
 
     /// The register of the thread's row `i` and column `j`, of `across` atoms side by side.
     fn crossing(&mut self, i: ValueId, j: ValueId, across: u32) -> ValueId {
-        let [two, four, across] = [2, 4, i64::from(across)].map(|n| self.int(n));
-        let split =
-            |l: &mut Self, index: ValueId| (l.binary(BinaryOp::Div, index, two), l.binary(BinaryOp::Rem, index, two));
-        let ((down, below), (right, beside)) = (split(self, i), split(self, j));
-        let before = self.binary(BinaryOp::Mul, down, across);
-        let atom = self.binary(BinaryOp::Add, before, right);
-        let first = self.binary(BinaryOp::Mul, atom, four);
-        let pair = self.binary(BinaryOp::Mul, below, two);
-        let start = self.binary(BinaryOp::Add, first, pair);
-        self.binary(BinaryOp::Add, start, beside)
+        self.eval((i / 2 * across + j / 2) * 4 + i % 2 * 2 + j % 2)
     }
 
     /// `count` elements along K of row (or column) `line` of an operand, as f32: `local[start ..]`.
     fn load_part(&mut self, side: &Side, local: LocalId, start: ValueId, line: ValueId, depth: ValueId, count: u32) {
-        let (tile, span) = (side.operand.tile, self.span);
+        let tile = side.operand.tile;
         // Along K, as many elements as lie together in 16 bytes.
         let together = tile.contiguous().is_multiple_of(count) && tile.cols().is_multiple_of(count);
         if side.operand.major == Major::K && tile.dtype() == Dtype::F32 && together && count > 1 {
             let memory = self.operand_memory(side, line, depth);
-            return self.op(OpKind::VectorLoad { local, start, memory, width: count });
+            return self.vector_load(local, start, memory, count);
         }
         self.unrolled("kk", count, |l, kk| {
-            let depth = l.binary(BinaryOp::Add, depth, kk);
+            let depth = l.eval(depth + kk);
             let memory = l.operand_memory(side, line, depth);
-            let value = l.load_f32(memory, tile.dtype());
-            let offset = l.binary(BinaryOp::Add, start, kk);
-            l.op(OpKind::Store { memory: Memory { space: Space::Local(local), offset, guard: None, span }, value });
+            let value = l.load_f32(memory);
+            l.put(local, start + kk, value);
         });
     }
 
@@ -230,18 +204,14 @@ impl Lowering<'_> {
         let k = a.operand.k();
         let all = layout.registers();
         for from in (0..all).step_by(ELEMENTS as usize) {
-            let reg = self.reg("depth", ValueType::Index, false);
-            let bounds = [self.int(0), self.int(i64::from(k)), self.int(1)];
-            self.loop_over(reg, bounds, Unroll::By(1), |l| {
-                let depth = l.read(reg);
+            self.stepped("depth", [0, k, 1], Unroll::By(1), |l, depth| {
                 l.unrolled("i", ELEMENTS.min(all - from), |l, i| {
-                    let from = l.int(i64::from(from));
                     let register = l.binary(BinaryOp::Add, from, i);
                     let place = l.element_position(layout, register);
                     let [col, b_depth] = l.in_group(&b, place, depth);
                     let [x, y] = [(&a, place[0], depth), (&b, col, b_depth)].map(|(side, line, depth)| {
                         let memory = l.operand_memory(side, line, depth);
-                        l.load_f32(memory, side.operand.tile.dtype())
+                        l.load_f32(memory)
                     });
                     l.accumulate(acc, register, x, y);
                 });
@@ -249,25 +219,16 @@ impl Lowering<'_> {
         }
     }
 
-    fn load_f32(&mut self, memory: Memory, dtype: Dtype) -> ValueId {
-        let value = self.push(ValueKind::Load(memory), ValueType::Element(dtype));
-        if dtype == Dtype::F32 {
-            return value;
-        }
-        self.push(ValueKind::Cast(value), ValueType::Element(Dtype::F32))
-    }
-
-    fn part(&mut self, local: LocalId, offset: ValueId) -> ValueId {
-        let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
-        self.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32))
+    fn load_f32(&mut self, memory: Memory) -> ValueId {
+        let value = self.fetch(memory);
+        self.converted(value, Dtype::F32)
     }
 
     /// `acc[register] = fma(x, y, acc[register])`
     fn accumulate(&mut self, acc: LocalId, register: ValueId, x: ValueId, y: ValueId) {
-        let sum = self.part(acc, register);
+        let sum = self.get(acc, register);
         let value = self.push(ValueKind::Math(MathFn::Fma, vec![x, y, sum]), ValueType::Element(Dtype::F32));
-        let memory = Memory { space: Space::Local(acc), offset: register, guard: None, span: self.span };
-        self.op(OpKind::Store { memory, value });
+        self.put(acc, register, value);
     }
 
     /// The column and depth, in the array of a right operand, of those of the matrix that the row of a `[row, column]` is multiplied with.
@@ -283,7 +244,8 @@ impl Lowering<'_> {
         let offset = side.operand.offset(Formula::Symbol(0), Formula::Symbol(1)).over(tile.dtype().bytes());
         let offset = self.formula(&offset, &[line, depth]);
         let offset = self.in_slot(side.buffer, offset);
-        Memory { space: self.space(Place::Buffer(side.buffer)), offset, guard: None, span: self.span }
+        let space = self.space(Place::Buffer(side.buffer));
+        self.at(space, offset)
     }
 }
 
@@ -340,23 +302,21 @@ impl Access {
 }
 
 impl<'s> Words<'s> {
+    /// The words of an operand's fragment, for a sum in the layout `acc`.
     fn new(
         l: &mut Lowering<'_>,
         side: &'s Side,
-        fragment: &'s Fragment,
-        acc: &'s Fragment,
-        thread: ValueId,
-        paired: bool,
+        [fragment, acc]: [&'s Fragment; 2],
+        (thread, paired): (ValueId, bool),
     ) -> Option<Words<'s>> {
         let Space::Shared(shared) = l.space(Place::Buffer(side.buffer)) else {
             l.bug("an operand of a product is in no shared array");
             return None;
         };
-        let name = l.kernel.buffers[side.buffer].name.clone();
+        let name = &l.kernel.buffers[side.buffer].name;
         let by_words = side.operand.by_words();
         let dtype = if by_words { Dtype::F32 } else { Dtype::U32 };
         let local = l.local(&format!("{name}_words"), dtype, fragment.words());
-        l.op(OpKind::Local { local });
         let zero = l.int(0);
         let mut words = Words { side, fragment, acc, local, shared, paired, first: zero };
         let access = words.access(0)?;
@@ -377,7 +337,6 @@ impl<'s> Words<'s> {
 
     /// Loads the words for the step at `k`.
     fn load(&self, l: &mut Lowering<'_>, k: u32, thread: ValueId) {
-        let span = l.span;
         let mut word = 0;
         while let Some(access) = (word < self.fragment.words()).then(|| self.access(word)).flatten() {
             let offset = match self.step(&access, k) {
@@ -385,7 +344,7 @@ impl<'s> Words<'s> {
                 None => self.lane_offset(l, &access, k, thread),
             };
             let offset = l.in_slot(self.side.buffer, offset);
-            let memory = Memory { space: Space::Shared(self.shared), offset, guard: None, span };
+            let memory = l.at(self.shared, offset);
             let start = l.int(i64::from(word));
             match access {
                 Access::Matrix(MatrixAccess { count, transposed, .. }) => {
@@ -393,9 +352,8 @@ impl<'s> Words<'s> {
                     word += count;
                 }
                 Access::Word(_) => {
-                    let value = l.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32));
-                    let memory = Memory { space: Space::Local(self.local), offset: start, guard: None, span };
-                    l.op(OpKind::Store { memory, value });
+                    let value = l.fetch(memory);
+                    l.put(self.local, start, value);
                     word += 1;
                 }
             }
@@ -444,11 +402,9 @@ impl<'s> Words<'s> {
         let size = self.side.operand.tile.dtype().bytes();
         let mut offset = self.first;
         if step.xor != 0 {
-            let xor = l.int(i64::from(step.xor / size));
-            offset = l.binary(BinaryOp::BitXor, offset, xor);
+            offset = l.binary(BinaryOp::BitXor, offset, step.xor / size);
         }
-        let add = l.int(i64::from(step.add / size));
-        l.binary(BinaryOp::Add, offset, add)
+        l.binary(BinaryOp::Add, offset, step.add / size)
     }
 }
 

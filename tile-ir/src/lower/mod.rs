@@ -24,7 +24,7 @@
 //! | `cluster`, `arrive` | what blocks do together |
 //! | `raster` | which tile a block works on |
 //! | `class` | what differs where rows of tensors are not aligned |
-//! | `builder` | what the walk and the passes over programs write with |
+//! | `builder`, `term` | what the walk and the passes over programs write with; formulas of values |
 
 mod arrive;
 mod bind;
@@ -49,6 +49,7 @@ mod reduce;
 mod reduce_tile;
 mod schedule;
 mod statement;
+mod term;
 mod tile;
 mod uses;
 mod value;
@@ -65,7 +66,8 @@ use crate::lowered::*;
 use schedule::{Partitions, schedule};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use walk::{Binding, Lowering};
+use term::{Compare, Term};
+use walk::{Binding, Element, Lowering};
 
 /// Lowers one instance of a verified kernel for a target.
 ///
@@ -185,12 +187,14 @@ pub fn place(program: Program) -> Program {
 
 /// A pass's program. In debug builds it is verified as far as it can be before it has its place in shared memory and its waits.
 fn valid(program: Result<Program, Bug>) -> Result<Program, Vec<Diagnostic>> {
-    let program = program.map_err(|bug| vec![bug.diagnostic()])?;
-    #[cfg(any(test, feature = "sim"))]
-    if cfg!(debug_assertions) && !program.body.is_empty() {
-        crate::verify::program::unfinished(&program).map_err(|bug| vec![bug.diagnostic()])?;
-    }
-    Ok(program)
+    let checked = program.and_then(|program| {
+        #[cfg(any(test, feature = "sim"))]
+        if cfg!(debug_assertions) && !program.body.is_empty() {
+            crate::verify::program::unfinished(&program)?;
+        }
+        Ok(program)
+    });
+    checked.map_err(|bug| vec![bug.diagnostic()])
 }
 
 /// The program, whose structure is verified in debug builds. Whoever compiles it verifies it as a whole.

@@ -29,7 +29,7 @@ impl Lowering<'_> {
             }
             let name = var.map_or_else(|| "tile_index".to_owned(), |var| self.kernel.vars[var].name.clone());
             let index = self.reg(&if pads { format!("{name}_padded") } else { name.clone() }, ValueType::Index, false);
-            self.op(OpKind::Let { reg: index, value: Some(value) });
+            self.define(index, value);
             let extent = match extents.get(axis) {
                 Some(extent) => HostExpr::of(self.kernel, *extent),
                 None => Some(HostExpr::Int(1)),
@@ -43,16 +43,10 @@ impl Lowering<'_> {
                     Some(extent) => self.value(*extent),
                     None => self.int(1),
                 };
-                let (at, one) = (self.read(index), self.int(1));
-                let within = self.binary(BinaryOp::Lt, at, extent);
-                inside = Some(match inside {
-                    None => within,
-                    Some(others) => self.binary(BinaryOp::And, others, within),
-                });
-                let last = self.binary(BinaryOp::Sub, extent, one);
-                let nearest = self.binary(BinaryOp::Min, at, last);
+                inside = Some(self.joined(BinaryOp::And, inside, index.below(extent)));
+                let nearest = self.binary(BinaryOp::Min, index, extent - 1);
                 bound = self.reg(&name, ValueType::Index, false);
-                self.op(OpKind::Let { reg: bound, value: Some(nearest) });
+                self.define(bound, nearest);
             }
             if let Some(var) = var {
                 self.vars[var] = Some(Binding::Reg(bound));
@@ -60,7 +54,7 @@ impl Lowering<'_> {
         }
         if let Some(inside) = inside {
             let reg = self.reg("inside", ValueType::BOOL, false);
-            self.op(OpKind::Let { reg, value: Some(inside) });
+            self.define(reg, inside);
             for tile in &mut self.program.tiles[first..] {
                 tile.inside = Some(reg);
             }
@@ -224,10 +218,8 @@ impl Builder {
             let ty = ValueType::Element(self.program.locals[local].dtype);
             let otherwise = self.nested(|l| {
                 for element in 0..width {
-                    let (value, by) = (l.zero(ty), l.int(i64::from(element)));
-                    let offset = l.binary(BinaryOp::Add, start, by);
-                    let memory = Memory { space: Space::Local(local), offset, guard: None, span };
-                    l.op(OpKind::Store { memory, value });
+                    let value = l.zero(ty);
+                    l.put(local, start + element, value);
                 }
             });
             return self.op(OpKind::If { cond, then: one(kind), otherwise });
@@ -237,20 +229,19 @@ impl Builder {
         }
         let cond = self.read(inside);
         let OpKind::Atomic { op, memory, value, old: Some(old), ordered } = kind else {
-            return self.op(OpKind::If { cond, then: one(kind), otherwise: Vec::new() });
+            return self.guarded(cond, one(kind));
         };
         // Its old value is 0 where it does not happen.
         let Reg { name, ty, .. } = self.program.regs[old].clone();
         let found = self.reg(&name, ty, false);
         let zero = self.zero(ty);
         self.program.regs[old].mutable = true;
-        self.op(OpKind::Let { reg: old, value: Some(zero) });
+        self.define(old, zero);
         let then = self.nested(|l| {
             l.op(OpKind::Atomic { op, memory, value, old: Some(found), ordered });
-            let value = l.read(found);
-            l.op(OpKind::Set { reg: old, value });
+            l.set(old, found);
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        self.guarded(cond, then);
     }
 
     /// Makes the loads in a value from tensors that the kernel writes 0 outside of the grid.

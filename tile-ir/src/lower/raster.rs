@@ -33,14 +33,7 @@ pub(super) struct Raster {
 impl<'a> Lowering<'a> {
     /// Blocks of a cluster along x, y and z.
     pub(super) fn cluster(&self) -> [u32; 3] {
-        if !self.clusters {
-            return [1; 3];
-        }
-        let axis = |axis: usize| {
-            let extent = self.kernel.cluster.get(axis).and_then(|e| self.kernel.const_index(*e));
-            extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
-        };
-        [axis(0), axis(1), axis(2)]
+        if self.clusters { uses::cluster(self.kernel) } else { [1; 3] }
     }
 
     /// The raster of a grid of these extents, as values and as the launcher's expressions.
@@ -54,7 +47,6 @@ impl<'a> Lowering<'a> {
                     return l.int((known + by - 1) / by);
                 }
                 let extent = l.value(extent);
-                let by = l.int(by);
                 let tiles = if cluster[axis] > 1 { l.binary(BinaryOp::CeilDiv, extent, by) } else { extent };
                 l.once(name, tiles)
             }
@@ -62,15 +54,14 @@ impl<'a> Lowering<'a> {
         let wide = along(self, 0, "tiles_x");
         let high = along(self, 1, "tiles_y");
         let deep = along(self, 2, "tiles_z");
-        let total = self.binary(BinaryOp::Mul, wide, high);
-        let total = self.binary(BinaryOp::Mul, total, deep);
+        let total = self.eval(wide * high * deep);
         let panel = self.kernel.swizzle.map(|panel| match self.kernel.const_index(panel) {
             Some(rows) if rows <= LOW => self.int(rows.max(1)),
             // At most all rows, so that the tiles of a group are at most all tiles.
             _ => {
-                let (rows, one) = (self.value(panel), self.int(1));
+                let rows = self.value(panel);
                 let rows = self.binary(BinaryOp::Min, rows, high);
-                let rows = self.binary(BinaryOp::Max, rows, one);
+                let rows = self.binary(BinaryOp::Max, rows, 1);
                 let rows = self.fit(rows, ValueType::Index);
                 self.once("panel", rows)
             }
@@ -106,18 +97,13 @@ impl<'a> Lowering<'a> {
     /// The launcher's count of cluster-tiles.
     fn host_tiles(&self, extents: &[ExprId]) -> Option<HostExpr> {
         let cluster = self.cluster();
-        let mut tiles = HostExpr::Int(1);
-        for (axis, &extent) in extents.iter().enumerate() {
+        extents.iter().enumerate().try_fold(HostExpr::Int(1), |tiles, (axis, &extent)| {
             let mut along = HostExpr::of(self.kernel, extent)?;
             if let Some(&by) = cluster.get(axis).filter(|by| **by > 1) {
                 along = HostExpr::binary(BinaryOp::CeilDiv, along, HostExpr::Int(i64::from(by)));
             }
-            tiles = match tiles {
-                HostExpr::Int(1) => along,
-                _ => HostExpr::binary(BinaryOp::Mul, tiles, along),
-            };
-        }
-        Some(tiles)
+            Some(times(tiles, along))
+        })
     }
 
     /// Launches one block a tile, as a line.
@@ -135,10 +121,8 @@ impl<'a> Lowering<'a> {
         let Some(tiles) = self.host_tiles(extents) else { return self.bug("a grid that the launch cannot know") };
         let size = i64::from(self.cluster().iter().product::<u32>());
         let one = HostExpr::Int(1);
-        let at_once = match size {
-            1 => HostExpr::Capacity,
-            size => HostExpr::binary(BinaryOp::Div, HostExpr::Capacity, HostExpr::Int(size)),
-        };
+        let one_by_one = HostExpr::binary(BinaryOp::Div, HostExpr::Capacity, HostExpr::Int(size));
+        let at_once = if size == 1 { HostExpr::Capacity } else { one_by_one };
         let at_once = HostExpr::binary(BinaryOp::Max, at_once, one.clone());
         if self.counted.is_some() {
             self.program.launch.grid = [HostExpr::binary(BinaryOp::Min, tiles, at_once), one.clone(), one];
@@ -161,7 +145,6 @@ impl<'a> Lowering<'a> {
     fn line_index(&mut self, kind: ValueKind) -> ValueId {
         let size = self.cluster().iter().product::<u32>();
         let index = self.push(kind, ValueType::Index);
-        let size = self.int(i64::from(size));
         self.binary(BinaryOp::Div, index, size)
     }
 
@@ -178,25 +161,20 @@ impl<'a> Lowering<'a> {
         let (x, y) = match raster.panel {
             None => (self.binary(BinaryOp::Rem, t, raster.wide), self.binary(BinaryOp::Div, t, raster.wide)),
             Some(panel) => {
-                let group_tiles = self.binary(BinaryOp::Mul, panel, raster.wide);
-                let group = self.binary(BinaryOp::Div, t, group_tiles);
-                let group = self.once("group", group);
-                let first = self.binary(BinaryOp::Mul, group, panel);
-                let left = self.binary(BinaryOp::Sub, raster.high, first);
-                let rows = self.binary(BinaryOp::Min, panel, left);
+                let group_tiles = self.eval(panel * raster.wide);
+                let group = self.once("group", t / group_tiles);
+                let first = self.eval(group * panel);
+                let rows = self.binary(BinaryOp::Min, panel, raster.high - first);
                 let rows = self.once("group_rows", rows);
-                let before = self.binary(BinaryOp::Mul, group, group_tiles);
-                let within = self.binary(BinaryOp::Sub, t, before);
-                let within = self.once("in_group", within);
-                let down = self.binary(BinaryOp::Rem, within, rows);
-                (self.binary(BinaryOp::Div, within, rows), self.binary(BinaryOp::Add, first, down))
+                let within = self.once("in_group", t - group * group_tiles);
+                (self.binary(BinaryOp::Div, within, rows), self.binary(BinaryOp::Add, first, within % rows))
             }
         };
         let [cx, cy, cz] = raster.cluster;
         if cx * cy * cz == 1 {
             return [x, y, z];
         }
-        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+        let rank = self.eval(Special::ClusterRank);
         let [wide, high, deep] = [cx, cy, cz].map(|n| self.int(i64::from(n)));
         let across = if cy * cz == 1 { rank } else { self.binary(BinaryOp::Rem, rank, wide) };
         let behind = self.binary(BinaryOp::Div, rank, wide);
@@ -204,12 +182,16 @@ impl<'a> Lowering<'a> {
         let back = self.binary(BinaryOp::Div, behind, high);
         let place = |l: &mut Self, tile: ValueId, by: u32, extent: ValueId, within: ValueId| match by {
             1 => tile,
-            _ => {
-                let first = l.binary(BinaryOp::Mul, tile, extent);
-                l.binary(BinaryOp::Add, first, within)
-            }
+            _ => l.binary(BinaryOp::Add, tile * extent, within),
         };
         [place(self, x, cx, wide, across), place(self, y, cy, high, down), place(self, z, cz, deep, back)]
+    }
+
+    /// Launches the author's grid as a line, and binds its indices.
+    pub(super) fn grid_line(&mut self) {
+        let (vars, extents): (Vec<VarId>, Vec<ExprId>) = self.kernel.grid.iter().map(|a| (a.var, a.extent)).unzip();
+        self.line_bindings(&vars, &extents);
+        self.launch_line(&extents);
     }
 
     /// Binds the indices of a grid that is launched as a line.
@@ -228,56 +210,44 @@ impl<'a> Lowering<'a> {
         let clusters = self.line_index(ValueKind::Special(Special::Grid(0)));
         let share = self.binary(BinaryOp::CeilDiv, raster.total, clusters);
         let share = self.once("share", share);
-        let start = self.binary(BinaryOp::Mul, first, share);
-        let end = self.binary(BinaryOp::Add, start, share);
-        [start, self.binary(BinaryOp::Min, end, raster.total)]
+        let start = self.eval(first * share);
+        [start, self.binary(BinaryOp::Min, start + share, raster.total)]
     }
 
-    /// `f` for the first tile of this block, if it has one. Indices that are `None` are not bound.
+    /// `f` for the first tile of this block in a loop over tiles, if it has one. Of the loop's indices those in `needed` are bound.
     pub(super) fn first_tile(
         &mut self,
-        vars: &[Option<VarId>],
-        extents: &[ExprId],
-        contiguous: bool,
+        &PersistentLoop { vars, extents, contiguous, .. }: &PersistentLoop<'_>,
+        needed: &BTreeSet<VarId>,
         f: impl FnOnce(&mut Self),
     ) {
+        let vars: Vec<Option<VarId>> = vars.iter().map(|v| needed.contains(v).then_some(*v)).collect();
         let raster = self.raster(extents);
         let [start, end] = match contiguous {
             true => self.contiguous_tiles(&raster),
             false => [self.line_index(ValueKind::Block(0)), raster.total],
         };
-        let cond = self.binary(BinaryOp::Lt, start, end);
-        let then = self.nested(|l| {
+        self.when(start.below(end), |l| {
             let t = l.once("tile", start);
             let tile = l.tile_of(&raster, t);
-            l.bind_tile(vars, extents, tile);
+            l.bind_tile(&vars, extents, tile);
             f(l);
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
     /// A loop over the tiles of this block; over every second one, from the `turn`th, where two take turns.
-    pub(super) fn persistent_loop(
-        &mut self,
-        vars: &[VarId],
-        extents: &[ExprId],
-        contiguous: bool,
-        turn: Option<ValueId>,
-        f: impl FnOnce(&mut Self),
-    ) {
+    pub(super) fn persistent_loop(&mut self, turn: Option<ValueId>, f: impl FnOnce(&mut Self)) {
+        let Some(PersistentLoop { vars, extents, contiguous, .. }) = self.kernel.persistent() else {
+            return self.bug("a loop over tiles that is none");
+        };
         let raster = self.raster(extents);
         let first = self.line_index(ValueKind::Block(0));
         let clusters = self.line_index(ValueKind::Special(Special::Grid(0)));
-        let one = self.int(1);
         let bounds = if contiguous {
             let [start, end] = self.contiguous_tiles(&raster);
-            [start, end, one]
+            [start, end, self.int(1)]
         } else if let Some(turn) = turn {
-            let ahead = self.binary(BinaryOp::Mul, turn, clusters);
-            let start = self.binary(BinaryOp::Add, first, ahead);
-            let two = self.int(2);
-            let step = self.binary(BinaryOp::Mul, two, clusters);
-            [start, raster.total, step]
+            [self.eval(first + turn * clusters), raster.total, self.eval(Term::from(2) * clusters)]
         } else {
             [first, raster.total, clusters]
         };
@@ -286,10 +256,7 @@ impl<'a> Lowering<'a> {
         self.loop_over(reg, bounds, Unroll::Auto, |l| {
             let number = counted.as_ref().and_then(|counted| l.count_tile(counted, [raster.total, clusters]));
             let t = l.read(reg);
-            l.more_tiles = turn.map(|_| {
-                let next = l.binary(BinaryOp::Add, t, clusters);
-                l.binary(BinaryOp::Lt, next, raster.total)
-            });
+            l.more_tiles = turn.map(|_| l.eval((t + clusters).below(raster.total)));
             let tile = l.tile_of(&raster, t);
             let vars: Vec<_> = vars.iter().copied().map(Some).collect();
             l.bind_tile(&vars, extents, tile);
@@ -301,9 +268,11 @@ impl<'a> Lowering<'a> {
     }
 }
 
+/// The product of what there is so far and of another factor.
+pub(super) fn times(all: HostExpr, factor: HostExpr) -> HostExpr {
+    if all == HostExpr::Int(1) { factor } else { HostExpr::binary(BinaryOp::Mul, all, factor) }
+}
+
 fn scaled(blocks: HostExpr, by: i64) -> HostExpr {
-    match by {
-        1 => blocks,
-        by => HostExpr::binary(BinaryOp::Mul, blocks, HostExpr::Int(by)),
-    }
+    if by == 1 { blocks } else { HostExpr::binary(BinaryOp::Mul, blocks, HostExpr::Int(by)) }
 }

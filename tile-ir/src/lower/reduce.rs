@@ -12,8 +12,7 @@ impl Lowering<'_> {
                 let value = self.value(value);
                 let ty = self.program.values[value].ty;
                 let name = dst.map_or_else(|| "sum".to_string(), |v| self.kernel.vars[v].name.clone());
-                let reg = self.reg(&name, ty, true);
-                self.op(OpKind::Let { reg, value: Some(value) });
+                let reg = self.variable(&name, ty, value);
                 if let Some(var) = dst {
                     self.vars[var] = Some(Binding::Reg(reg));
                 }
@@ -29,11 +28,7 @@ impl Lowering<'_> {
         for step in group.reduction.plan().steps {
             match step {
                 ReduceStep::Butterfly { mask } => self.each(running, |l, value| {
-                    let ty = l.program.values[value.get].ty;
-                    let other = l.reg("other", ty, false);
-                    let lane = l.int(i64::from(mask));
-                    l.op(OpKind::Shuffle { reg: other, kind: ShuffleKind::Xor, value: value.get, lane });
-                    let other = l.read(other);
+                    let other = l.butterfly(value.get, mask);
                     let combined = l.combine(op, value.get, other);
                     value.set(l, combined);
                 }),
@@ -54,37 +49,22 @@ impl Lowering<'_> {
         let threads = self.thread_total();
         let slots = threads / group.reduction.extent * parts;
         let scratch = self.shared_array("partial", dtype, slots * count, true);
-        let span = self.span;
-
-        let first = {
-            let (which, parts) = (self.group_index(group), self.int(i64::from(parts)));
-            self.binary(BinaryOp::Mul, which, parts)
-        };
+        let which = self.group_index(group);
+        let first = self.eval(which * parts);
         let slot = |l: &mut Self, part: ValueId, element: Option<ValueId>| {
-            let mut offset = l.binary(BinaryOp::Add, first, part);
-            if let Some(element) = element {
-                let stride = l.int(i64::from(slots));
-                let row = l.binary(BinaryOp::Mul, element, stride);
-                offset = l.binary(BinaryOp::Add, row, offset);
-            }
-            Memory { space: Space::Shared(scratch), offset, guard: None, span }
+            l.at(scratch, element.map_or(first + part, |element| element * slots + (first + part)))
         };
-
         let publish = self.nested(|l| {
             let position = l.position(group);
-            let extent = l.int(i64::from(part_extent));
-            let part = l.binary(BinaryOp::Div, position, extent);
+            let part = l.binary(BinaryOp::Div, position, part_extent);
             l.each(running, |l, value| {
                 let memory = slot(l, part, value.element);
-                l.op(OpKind::Store { memory, value: value.get });
+                l.store(memory, value.get);
             });
         });
         if part_extent > 1 {
             let position = self.position(group);
-            let (extent, zero) = (self.int(i64::from(part_extent)), self.int(0));
-            let lane = self.binary(BinaryOp::Rem, position, extent);
-            let cond = self.binary(BinaryOp::Eq, lane, zero);
-            self.op(OpKind::If { cond, then: publish, otherwise: Vec::new() });
+            self.guarded((position % part_extent).equals(0), publish);
         } else {
             self.ops.extend(publish);
         }
@@ -92,24 +72,26 @@ impl Lowering<'_> {
         self.each(running, |l, value| {
             let zero = l.int(0);
             let memory = slot(l, zero, value.element);
-            let start = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+            let start = l.fetch(memory);
             value.set(l, start);
-            let part = l.reg("part", ValueType::Index, false);
-            let bounds = [l.int(1), l.int(i64::from(parts)), l.int(1)];
             let unroll = if parts <= WARP { Unroll::Full } else { Unroll::Auto };
-            l.loop_over(part, bounds, unroll, |l| {
-                let part = l.read(part);
+            l.stepped("part", [1, parts, 1], unroll, |l, part| {
                 let memory = slot(l, part, value.element);
-                let other = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+                let other = l.fetch(memory);
                 let current = value.reread(l);
                 let combined = l.combine(op, current, other);
                 value.set(l, combined);
             });
         });
-        if self.loop_depth > 0 {
-            // The next iteration's leaders overwrite what slower threads still read.
-            self.block_barrier();
-        }
+        self.barrier_in_a_loop();
+    }
+
+    /// What the lane has whose number differs in the bits of `mask`.
+    pub(super) fn butterfly(&mut self, value: ValueId, mask: u32) -> ValueId {
+        let reg = self.out.reg("other", self.out.program.values[value].ty, false);
+        let lane = self.int(i64::from(mask));
+        self.op(OpKind::Shuffle { reg, kind: ShuffleKind::Xor, value, lane });
+        self.read(reg)
     }
 
     pub(super) fn combine(&mut self, op: ReduceOp, a: ValueId, b: ValueId) -> ValueId {
@@ -129,10 +111,8 @@ impl Lowering<'_> {
                 f(self, RunningValue { get, running, element: None });
             }
             Running::Array(local, len) => {
-                let dtype = self.program.locals[local].dtype;
                 self.unrolled("i", len, |l, element| {
-                    let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
-                    let get = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+                    let get = l.get(local, element);
                     f(l, RunningValue { get, running, element: Some(element) });
                 });
             }
@@ -173,13 +153,9 @@ impl Lowering<'_> {
         let mut stride = 1;
         for axis in (0..self.kernel.threads.len() as u8).filter(|&a| a != group.axis) {
             let thread = self.thread_index(axis);
-            let factor = self.int(i64::from(stride));
-            let scaled = self.binary(BinaryOp::Mul, thread, factor);
+            let scaled = thread * stride;
             stride *= extents[usize::from(axis)];
-            index = Some(match index {
-                None => scaled,
-                Some(sum) => self.binary(BinaryOp::Add, sum, scaled),
-            });
+            index = Some(self.joined(BinaryOp::Add, index, scaled));
         }
         index.unwrap_or_else(|| self.int(0))
     }
@@ -210,10 +186,9 @@ impl RunningValue {
     fn set(&self, l: &mut Lowering<'_>, value: ValueId) {
         match (self.running, self.element) {
             (Running::Array(local, _), Some(element)) => {
-                let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
-                l.op(OpKind::Store { memory, value });
+                l.put(local, element, value);
             }
-            (Running::Reg(reg), _) => l.op(OpKind::Set { reg, value }),
+            (Running::Reg(reg), _) => l.set(reg, value),
             (Running::Array(..), None) => {}
         }
     }

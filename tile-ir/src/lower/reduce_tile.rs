@@ -16,11 +16,7 @@ const ATOMS: u32 = CHUNK / ATOM;
 impl Lowering<'_> {
     pub(super) fn reduce_tile(&mut self, op: ReduceOp, src: BufferId, dst: BufferId, axis: u8) {
         let Some(registers) = self.fragments[src] else {
-            return self.reduce_elements(op, src, dst, axis, |l, [row, col]| {
-                let (space, span) = (l.space(Place::Buffer(src)), l.span);
-                let offset = l.offset(Place::Buffer(src), &[row, col]);
-                Memory { space, offset, guard: None, span }
-            });
+            return self.reduce_elements(op, src, dst, axis, |l, at| l.element_of(src, &at));
         };
         let layout = registers.layout;
         if layout.is_parts() {
@@ -37,14 +33,13 @@ impl Lowering<'_> {
 
     /// Four parts of a row, one in each of the lanes that share it.
     fn reduce_parts(&mut self, op: ReduceOp, src: Registers, dst: BufferId) {
-        let (layout, span) = (src.layout, self.span);
+        let layout = src.layout;
         let ty = ValueType::Element(self.program.locals[src.local].dtype);
         let total = self.reg("total", ty, true);
         self.op(OpKind::Let { reg: total, value: None });
         self.unrolled("i", layout.slots(0), |l, index| {
-            let memory = Memory { space: Space::Local(src.local), offset: index, guard: None, span };
-            let part = l.push(ValueKind::Load(memory), ty);
-            l.op(OpKind::Set { reg: total, value: part });
+            let part = l.get(src.local, index);
+            l.set(total, part);
             l.finish_row(op, &layout, index, total, dst);
         });
     }
@@ -57,7 +52,6 @@ impl Lowering<'_> {
         let all_chunks = layout.cols() / CHUNK;
         let split = layout.accumulator_columns() != Some(1);
         let scratch = split.then(|| self.shared_array("partial", dtype, layout.rows() * all_chunks * PARTS, true));
-        let span = self.span;
         let total = self.reg("total", ty, true);
         let part = self.reg("part", ty, true);
         self.op(OpKind::Let { reg: total, value: None });
@@ -67,30 +61,24 @@ impl Lowering<'_> {
             let thread = l.compute_thread();
             let at = Formula::Symbol(0).times(all_chunks).add(Formula::Symbol(1)).times(PARTS);
             let offset = l.formula(&at.add(Formula::Symbol(2).and(PARTS - 1)), &[row, chunk, thread]);
-            Memory { space: scratch.map_or(Space::Local(src.local), Space::Shared), offset, guard: None, span }
+            l.at(scratch.map_or(Space::Local(src.local), Space::Shared), offset)
         };
         self.unrolled("i", layout.slots(0), |l, index| {
-            let first = l.formula(&layout.representative(0, Formula::Symbol(0)), &[index]);
+            let first = l.representative(&layout, 0, index);
             for chunk in 0..chunks {
                 let atoms = chunk * ATOMS..layout.across().min((chunk + 1) * ATOMS);
                 for atom in atoms.clone() {
-                    let [a, b] = [0, 1].map(|by| {
-                        let by = l.int(i64::from(atom * 4 + by));
-                        let offset = l.binary(BinaryOp::Add, first, by);
-                        let memory = Memory { space: Space::Local(src.local), offset, guard: None, span };
-                        l.push(ValueKind::Load(memory), ty)
-                    });
+                    let [a, b] = [0, 1].map(|by| l.get(src.local, first + (atom * 4 + by)));
                     let pair = l.combine(op, a, b);
                     l.gather(op, part, pair, atom == atoms.start);
                 }
                 let sum = l.read(part);
                 if split {
-                    let register = l.int(i64::from(atoms.start * 4));
-                    let register = l.binary(BinaryOp::Add, first, register);
+                    let register = l.eval(first + atoms.start * 4);
                     let [row, col] = l.element_position(&layout, register);
                     let number = l.formula(&Formula::Symbol(0).over(CHUNK), &[col]);
                     let memory = slot(l, row, number);
-                    l.op(OpKind::Store { memory, value: sum });
+                    l.store(memory, sum);
                 } else {
                     l.gather(op, total, sum, chunk == 0);
                 }
@@ -104,13 +92,13 @@ impl Lowering<'_> {
         }
         self.block_barrier();
         self.unrolled("i", layout.slots(0), |l, index| {
-            let first = l.formula(&layout.representative(0, Formula::Symbol(0)), &[index]);
+            let first = l.representative(&layout, 0, index);
             let [row, _] = l.element_position(&layout, first);
             let row = l.once("row", row);
             for chunk in 0..all_chunks {
                 let number = l.int(i64::from(chunk));
                 let memory = slot(l, row, number);
-                let sum = l.push(ValueKind::Load(memory), ty);
+                let sum = l.fetch(memory);
                 l.gather(op, total, sum, chunk == 0);
             }
             l.finish_row(op, &layout, index, total, dst);
@@ -126,55 +114,49 @@ impl Lowering<'_> {
             let current = self.read(total);
             self.combine(op, current, value)
         };
-        self.op(OpKind::Set { reg: total, value });
+        self.set(total, value);
     }
 
     /// Combines the four threads of a row, and stores; where the result is the row's parts, stores the thread's own.
     fn finish_row(&mut self, op: ReduceOp, layout: &Fragment, slot: ValueId, total: RegId, dst: BufferId) {
         let apart = self.fragments[dst].is_some_and(|held| held.layout.is_parts() && held.kept.is_none());
         for mask in if apart { [].as_slice() } else { &[1, 2] } {
-            let ty = self.program.regs[total].ty;
-            let other = self.reg("other", ty, false);
-            let (value, lane) = (self.read(total), self.int(*mask));
-            self.op(OpKind::Shuffle { reg: other, kind: ShuffleKind::Xor, value, lane });
-            let other = self.read(other);
+            let value = self.read(total);
+            let other = self.butterfly(value, *mask);
             self.gather(op, total, other, false);
         }
-        let (value, span) = (self.read(total), self.span);
+        let value = self.read(total);
         if let Some(Registers { local, .. }) = self.fragments[dst] {
-            let memory = Memory { space: Space::Local(local), offset: slot, guard: None, span };
-            return self.op(OpKind::Store { memory, value });
+            return self.put(local, slot, value);
         }
-        let first = self.formula(&layout.representative(0, Formula::Symbol(0)), &[slot]);
+        let first = self.representative(layout, 0, slot);
         let [row, col] = self.element_position(layout, first);
-        let zero = self.int(0);
-        let cond = self.binary(BinaryOp::Eq, col, zero);
-        let space = self.space(Place::Buffer(dst));
-        let offset = self.offset(Place::Buffer(dst), &[row]);
-        let store = OpKind::Store { memory: Memory { space, offset, guard: None, span }, value };
-        self.op(OpKind::If { cond, then: vec![Op { kind: store, span }], otherwise: Vec::new() });
+        let memory = self.element_of(dst, &[row]);
+        self.when(col.equals(0), |l| l.store(memory, value));
+    }
+
+    /// An element of an array, which is inside of it.
+    fn element_of(&mut self, buffer: BufferId, indices: &[ValueId]) -> Memory {
+        let (space, offset) = (self.space(Place::Buffer(buffer)), self.offset(Place::Buffer(buffer), indices));
+        self.at(space, offset)
     }
 
     /// A fragment by way of shared memory.
     fn reduce_spilled(&mut self, op: ReduceOp, src: BufferId, dst: BufferId, axis: u8) {
-        let Some(Registers { local, layout, .. }) = self.fragments[src] else {
-            return self.bug("a fragment has no registers");
-        };
-        let (dtype, span) = (self.program.locals[local].dtype, self.span);
+        let Some(Registers { local, layout, .. }) = self.held_in(src) else { return };
+        let dtype = self.program.locals[local].dtype;
         // Neighbouring threads read neighbouring rows: an odd pitch keeps them in banks of their own.
         let pitch = layout.cols() + u32::from(axis == 1);
         let scratch = self.shared_array("spilled", dtype, layout.rows() * pitch, true);
-        let at = move |l: &mut Self, [row, col]: [ValueId; 2]| {
-            let offset = Formula::Symbol(0).times(pitch).add(Formula::Symbol(1));
-            let offset = l.formula(&offset, &[row, col]);
-            Memory { space: Space::Shared(scratch), offset, guard: None, span }
+        let at = move |l: &mut Self, position: [ValueId; 2]| {
+            let offset = l.formula(&Formula::Symbol(0).times(pitch).add(Formula::Symbol(1)), &position);
+            l.at(scratch, offset)
         };
         self.unrolled("i", layout.registers(), |l, register| {
             let position = l.element_position(&layout, register);
             let memory = at(l, position);
-            let own = Memory { space: Space::Local(local), offset: register, guard: None, span };
-            let value = l.push(ValueKind::Load(own), ValueType::Element(dtype));
-            l.op(OpKind::Store { memory, value });
+            let own = l.at(local, register);
+            l.carry(own, memory);
         });
         self.block_barrier();
         self.reduce_elements(op, src, dst, axis, at);
@@ -194,7 +176,7 @@ impl Lowering<'_> {
             return self.bug("a reduced tile of other than two axes");
         };
         let (extent, stays) = if axis == 0 { (rows, cols) } else { (cols, rows) };
-        let (dtype, span) = (self.kernel.buffer_dtype(src), self.span);
+        let dtype = self.kernel.buffer_dtype(src);
         let held = self.fragments[dst];
         let scratch = held.map(|_| self.shared_array("reduced", dtype, stays, true));
         let stays = self.int(i64::from(stays));
@@ -202,26 +184,23 @@ impl Lowering<'_> {
             let kept = indices[0];
             let result = l.combine_elements(op, dtype, extent, |l, index| {
                 let memory = at(l, if axis == 0 { [index, kept] } else { [kept, index] });
-                l.push(ValueKind::Load(memory), ValueType::Element(dtype))
+                l.fetch(memory)
             });
             let Some(value) = result else { return l.bug("a reduction of no elements") };
-            let (space, offset) = match scratch {
-                Some(scratch) => (Space::Shared(scratch), kept),
-                None => (l.space(Place::Buffer(dst)), l.offset(Place::Buffer(dst), &[kept])),
+            let memory = match scratch {
+                Some(scratch) => l.at(scratch, kept),
+                None => l.element_of(dst, &[kept]),
             };
-            l.op(OpKind::Store { memory: Memory { space, offset, guard: None, span }, value });
+            l.store(memory, value);
         });
         let (Some(Registers { local, layout, .. }), Some(scratch)) = (held, scratch) else { return };
         self.block_barrier();
         let kept = 1 - axis;
         self.unrolled("i", layout.slots(kept), |l, slot| {
-            let register = l.formula(&layout.representative(kept, Formula::Symbol(0)), &[slot]);
+            let register = l.representative(&layout, kept, slot);
             let position = l.element_position(&layout, register);
-            let memory =
-                Memory { space: Space::Shared(scratch), offset: position[usize::from(kept)], guard: None, span };
-            let value = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
-            let memory = Memory { space: Space::Local(local), offset: slot, guard: None, span };
-            l.op(OpKind::Store { memory, value });
+            let value = l.get(scratch, position[usize::from(kept)]);
+            l.put(local, slot, value);
         });
         self.barrier_in_a_loop();
     }
@@ -251,7 +230,6 @@ impl Lowering<'_> {
                         break;
                     }
                     let get = |l: &mut Self, at: u32| {
-                        let at = l.int(i64::from(at));
                         let index = l.binary(BinaryOp::Add, start, at);
                         element(l, index)
                     };
@@ -275,12 +253,8 @@ impl Lowering<'_> {
             chunk(self, zero, CHUNK, true);
         }
         if whole > 1 {
-            let reg = self.reg("start", ValueType::Index, false);
-            let bounds = [CHUNK, whole * CHUNK, CHUNK].map(|n| self.int(i64::from(n)));
-            self.loop_over(reg, bounds, Unroll::By(1), |l| {
-                let start = l.read(reg);
-                chunk(l, start, CHUNK, false);
-            });
+            let bounds = [CHUNK, whole * CHUNK, CHUNK];
+            self.stepped("start", bounds, Unroll::By(1), |l, start| chunk(l, start, CHUNK, false));
         }
         if rest > 0 {
             let start = self.int(i64::from(whole * CHUNK));

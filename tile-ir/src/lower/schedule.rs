@@ -57,32 +57,24 @@ pub(super) fn schedule(
     let has = target.info();
     // Where rows are not aligned for TMA, `lower_bound` remarks it once, for the whole kernel.
     let copies = has.bulk_copies && class::has_copy_engine(kernel);
-    let reason: Option<Reason> = if copies && has.wgmma && multiplies {
-        match hopper::plan(kernel, analysis, target) {
-            Ok(plan) => return Ok(Partitions::Specialised(Box::new(plan))),
-            Err(reason) => Some(reason),
-        }
-    } else {
-        None
+    let planned = match (copies, multiplies) {
+        (true, true) => has.wgmma.then(|| hopper::plan(kernel, analysis, target)),
+        (true, false) => hopper::plan_rows(kernel, analysis, target),
+        (false, _) => None,
     };
-    let rows = if copies && !multiplies {
-        match hopper::plan_rows(kernel, analysis, target) {
-            Some(Ok(plan)) => return Ok(Partitions::Specialised(Box::new(plan))),
-            Some(Err(reason)) => Some(reason),
-            None => None,
-        }
-    } else {
-        None
+    let reason = match planned {
+        Some(Ok(plan)) => return Ok(Partitions::Specialised(Box::new(plan))),
+        Some(Err(reason)) => Some(reason),
+        None => None,
     };
-    written_out(kernel, target, reason.as_ref().or(rows.as_ref()))?;
+    written_out(kernel, target, reason.as_ref())?;
     let mut block = block::infer(kernel)?;
-    if let Some(reason) = rows {
-        let text = format!("rows are not copied in bulk, every thread copies its part: {}", reason.text);
-        block.fallbacks.push((reason.span, text));
-    }
-    if let Some(reason) = reason {
-        let text = format!("not specialised, every thread loads and multiplies with mma.sync: {}", reason.text);
-        block.fallbacks.push((reason.span, text));
+    if let Some(Reason { text, span }) = reason {
+        let what = match multiplies {
+            true => "not specialised, every thread loads and multiplies with mma.sync",
+            false => "rows are not copied in bulk, every thread copies its part",
+        };
+        block.fallbacks.push((span, format!("{what}: {text}")));
     }
     Ok(Partitions::Block(Box::new(block)))
 }

@@ -13,7 +13,7 @@ impl<'a> Lowering<'a> {
                 self.block_barrier();
             }
             self.statement(stmt);
-            self.release_late(stmt);
+            self.release_once(stmt);
         }
     }
 
@@ -50,12 +50,8 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let line = kernel.swizzle.is_some() || self.cluster() != [1; 3];
         if line && !kernel.grid.is_empty() {
-            let vars: Vec<VarId> = kernel.grid.iter().map(|a| a.var).collect();
-            let extents: Vec<ExprId> = kernel.grid.iter().map(|a| a.extent).collect();
             self.span = kernel.grid[0].span;
-            self.line_bindings(&vars, &extents);
-            self.launch_line(&extents);
-            return;
+            return self.grid_line();
         }
         for (axis, bound) in kernel.grid.iter().enumerate() {
             self.bind_axis(ValueKind::Block(axis as u8), bound);
@@ -68,19 +64,14 @@ impl<'a> Lowering<'a> {
         let extents = kernel.thread_extents();
         let mut stride = 1;
         for (axis, bound) in kernel.threads.iter().enumerate() {
-            let by = self.int(i64::from(stride));
-            let mut index = self.binary(BinaryOp::Div, thread, by);
+            let mut index = self.binary(BinaryOp::Div, thread, stride);
             if axis + 1 < kernel.threads.len() {
-                let extent = self.int(i64::from(extents[axis]));
-                index = self.binary(BinaryOp::Rem, index, extent);
+                index = self.binary(BinaryOp::Rem, index, extents[axis]);
             }
             stride *= extents[axis];
             self.vars[bound.var] = Some(Binding::Value(index));
             if named {
-                let name = kernel.vars[bound.var].name.clone();
-                let reg = self.reg(&name, ValueType::Index, false);
-                self.op(OpKind::Let { reg, value: Some(index) });
-                self.vars[bound.var] = Some(Binding::Reg(reg));
+                self.named_index(bound.var, index);
             }
         }
     }
@@ -94,10 +85,14 @@ impl<'a> Lowering<'a> {
             self.vars[bound.var] = Some(Binding::Value(value));
             return;
         }
-        let name = kernel.vars[bound.var].name.clone();
-        let reg = self.reg(&name, ValueType::Index, false);
-        self.vars[bound.var] = Some(Binding::Reg(reg));
-        self.op(OpKind::Let { reg, value: Some(value) });
+        self.named_index(bound.var, value);
+    }
+
+    /// A register for an index of a block or thread.
+    fn named_index(&mut self, var: VarId, value: ValueId) {
+        let reg = self.out.reg(&self.kernel.vars[var].name, ValueType::Index, false);
+        self.define(reg, value);
+        self.vars[var] = Some(Binding::Reg(reg));
     }
 
     /// A register for a variable.
@@ -118,27 +113,28 @@ impl<'a> Lowering<'a> {
         let Buffer { name, scope, .. } = &kernel.buffers[buffer];
         let (dtype, len) = (kernel.buffer_dtype(buffer), kernel.buffer_len(buffer) as u32);
         match scope {
-            Scope::Local => {
-                let local = self.local(name, dtype, len);
-                self.locals[buffer] = Some(local);
-                self.op(OpKind::Local { local });
-            }
+            Scope::Local => self.locals[buffer] = Some(self.out.local(name, dtype, len)),
             Scope::Fragment => self.declare_fragment(buffer),
             // It receives from other blocks, and was there before they sent.
             Scope::Shared if self.receives(buffer) => {}
             Scope::Shared => {
                 let slots = self.stages.get(&buffer).copied().unwrap_or(1);
                 let pitch = if slots == 1 { len } else { len.next_multiple_of(16 / dtype.bytes()) };
-                let shared = self.shared_array(name, dtype, pitch.saturating_mul(slots), false);
-                self.program.shared[shared].slots = slots;
-                if self.layouts.shared.contains_key(&buffer) {
-                    // Rows that are free of bank conflicts within an atom are so for every slot.
-                    self.program.shared[shared].align = 128;
-                }
-                self.shared[buffer] = Some(shared);
-                self.op(OpKind::Shared { shared });
+                // Rows that are free of bank conflicts within an atom are so for every slot.
+                let align = if self.layouts.shared.contains_key(&buffer) { 128 } else { 16 };
+                self.declare_shared(buffer, dtype, pitch, (slots, align));
             }
         }
+    }
+
+    /// Declares the slots of an array, of so many elements each.
+    pub(super) fn declare_shared(&mut self, buffer: BufferId, dtype: Dtype, each: u32, (slots, align): (u32, u32)) {
+        let name = &self.kernel.buffers[buffer].name;
+        let shared = self.shared_array(name, dtype, each.saturating_mul(slots), false);
+        let array = &mut self.program.shared[shared];
+        (array.slots, array.align) = (slots, align);
+        self.shared[buffer] = Some(shared);
+        self.op(OpKind::Shared { shared });
     }
 
     pub(super) fn shared_array(&mut self, name: &str, dtype: Dtype, len: u32, scratch: bool) -> SharedId {
@@ -173,27 +169,23 @@ impl<'a> Lowering<'a> {
                 match self.vars[*var] {
                     Some(Binding::Reg(reg)) => {
                         self.program.regs[reg].mutable = true;
-                        self.op(OpKind::Set { reg, value });
+                        self.set(reg, value);
                     }
                     Some(Binding::PerElement(local)) => self.set_element(local, value),
                     Some(Binding::Inline(_) | Binding::Value(_)) | None => {}
                 }
             }
             StmtKind::Store { access, value } => {
-                if self.asynchronous_element(stmt, *access, *value) {
+                if self.asynchronous_element(stmt, *access, *value, None) {
                     return;
                 }
                 let value = self.value(*value);
                 let memory = self.memory(*access);
-                self.once_an_element(kernel.accesses[*access].place, |l| l.op(OpKind::Store { memory, value }));
+                self.once_an_element(kernel.accesses[*access].place, |l| l.store(memory, value));
             }
             StmtKind::If { cond, then, otherwise } => {
                 let cond = self.value(*cond);
-                let span = self.span;
-                let then = self.nested(|l| l.block(then));
-                let otherwise = self.nested(|l| l.block(otherwise));
-                self.span = span;
-                self.op(OpKind::If { cond, then, otherwise });
+                self.either(cond, |l| l.block(then), |l| l.block(otherwise));
             }
             StmtKind::For { var, start, end, kind: LoopKind::Vectorized, body, .. } => {
                 self.vectorized(*var, *start, *end, body);
@@ -205,9 +197,7 @@ impl<'a> Lowering<'a> {
                 let (start, end, step) = (self.value(*start), self.value(*end), self.value(*step));
                 let unroll = match kind {
                     LoopKind::Unroll => Unroll::Full,
-                    LoopKind::Serial { unroll: Some(n) } => {
-                        Unroll::By(kernel.const_index(*n).and_then(|n| u32::try_from(n).ok()).unwrap_or(1))
-                    }
+                    LoopKind::Serial { unroll: Some(n) } => Unroll::By(uses::constant(kernel, *n).unwrap_or(1)),
                     _ => Unroll::Auto,
                 };
                 self.counted_loop(*var, [start, end, step], unroll, |l| l.block(body));
@@ -293,8 +283,7 @@ impl<'a> Lowering<'a> {
     /// Gives a variable that every element has of its own its value at the element being lowered.
     fn set_element(&mut self, local: LocalId, value: ValueId) {
         let offset = self.element_index();
-        let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
-        self.op(OpKind::Store { memory, value });
+        self.put(local, offset, value);
     }
 
     /// A loop over `[start, end, step]` whose body `f` lowers.
@@ -328,9 +317,20 @@ impl<'a> Lowering<'a> {
 
     /// A fully unrolled loop over `0..count`, with its index.
     pub(super) fn unrolled(&mut self, name: &str, count: u32, f: impl FnOnce(&mut Self, ValueId)) {
+        self.stepped(name, [0, count, 1], Unroll::Full, f);
+    }
+
+    /// A loop over `[start, end, step]`, with its index.
+    pub(super) fn stepped(
+        &mut self,
+        name: &str,
+        bounds: [impl Into<Term>; 3],
+        unroll: Unroll,
+        f: impl FnOnce(&mut Self, ValueId),
+    ) {
         let reg = self.reg(name, ValueType::Index, false);
-        let bounds = [self.int(0), self.int(i64::from(count)), self.int(1)];
-        self.loop_over(reg, bounds, Unroll::Full, |l| {
+        let bounds = bounds.map(|bound| self.eval(bound));
+        self.loop_over(reg, bounds, unroll, |l| {
             let index = l.read(reg);
             f(l, index);
         });

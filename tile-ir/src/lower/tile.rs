@@ -21,9 +21,7 @@ impl Lowering<'_> {
         for (axis, stride) in [(1u8, x), (2, x * y)] {
             if count > usize::from(axis) {
                 let index = self.push(ValueKind::Thread(axis), ValueType::Index);
-                let stride = self.int(i64::from(stride));
-                let scaled = self.binary(BinaryOp::Mul, index, stride);
-                linear = self.binary(BinaryOp::Add, linear, scaled);
+                linear = self.binary(BinaryOp::Add, linear, index * stride);
             }
         }
         linear
@@ -81,6 +79,14 @@ impl Lowering<'_> {
         indices
     }
 
+    /// A row and a column as registers: they are named in several places each.
+    pub(super) fn named(&mut self, indices: Vec<ValueId>) -> Vec<ValueId> {
+        match indices[..] {
+            [row, col] => vec![self.once("row", row), self.once("col", col)],
+            _ => indices,
+        }
+    }
+
     pub(super) fn parallel(&mut self, stmt: StmtId, vars: &[VarId], extents: &[ExprId], body: &[StmtId]) {
         let extents: Vec<ValueId> = extents.iter().map(|&e| self.value(e)).collect();
         let ty = if self.analysis.wide_counts.contains(&stmt) { ValueType::Wide } else { ValueType::Index };
@@ -90,7 +96,7 @@ impl Lowering<'_> {
             l.mark(marked, Elements::Next);
             for (&var, index) in vars.iter().zip(indices) {
                 let reg = l.variable_reg(var);
-                l.op(OpKind::Let { reg, value: Some(index) });
+                l.define(reg, index);
             }
             l.block(body);
         });
@@ -124,9 +130,8 @@ impl Lowering<'_> {
         let space = self.space(Place::Buffer(buffer));
         let len = kernel.buffer_len(buffer) as u32;
         let value = self.value(value);
-        let span = self.span;
         let store = |l: &mut Self, offset: ValueId| {
-            l.op(OpKind::Store { memory: Memory { space, offset, guard: None, span }, value });
+            l.put(space, offset, value);
         };
         match kernel.buffers[buffer].scope {
             Scope::Local => self.unrolled("i", len, store),
@@ -134,9 +139,8 @@ impl Lowering<'_> {
             Scope::Shared => {
                 // Whatever the layout, it has no gaps.
                 let extent = self.int(i64::from(len));
-                let slot = self.slots[buffer];
                 self.spread("element", &[extent], |l, indices| {
-                    let offset = slot.map_or(indices[0], |slot| l.binary(BinaryOp::Add, indices[0], slot));
+                    let offset = l.in_slot(buffer, indices[0]);
                     store(l, offset);
                 });
             }
@@ -160,7 +164,7 @@ impl Lowering<'_> {
                 self.paired.insert(tensor);
                 paired = true;
             }
-            return self.store_fragment(fragment, src.transposed, dst, &dst_open, paired);
+            return self.store_fragment(fragment, [src, dst], &dst_open, paired);
         }
         if let Some(fragment) = self.fragment_at(dst.place) {
             return self.load_fragment(fragment, src, &src_open);
@@ -176,12 +180,7 @@ impl Lowering<'_> {
         let body = |l: &mut Self, indices: &[ValueId]| {
             let from = l.tile_memory(src, indices, &src_open);
             let to = l.tile_memory(dst, indices, &dst_open);
-            let (source, target) = (l.dtype_of(src.place), l.dtype_of(dst.place));
-            let mut value = l.push(ValueKind::Load(from), ValueType::Element(source));
-            if source != target {
-                value = l.push(ValueKind::Cast(value), ValueType::Element(target));
-            }
-            l.op(OpKind::Store { memory: to, value });
+            l.carry(from, to);
         };
         if cooperative {
             self.spread("element", &extents, |l, indices| body(l, &indices));
@@ -216,42 +215,31 @@ impl Lowering<'_> {
         let [from, to] = [src, dst].map(|tile| self.dtype_of(tile.place));
         let [most_from, most_to] = [from, to].map(|dtype| (CHUNK / dtype.bytes()).min(piece));
         let loaded = self.local("loaded", from, piece);
-        self.op(OpKind::Local { local: loaded });
         let stored = match from == to {
             true => loaded,
-            false => {
-                let stored = self.local("converted", to, piece);
-                self.op(OpKind::Local { local: stored });
-                stored
-            }
+            false => self.local("converted", to, piece),
         };
         let counts = [extents[0], extents[1] / piece].map(|count| self.int(i64::from(count)));
-        let span = self.span;
         self.spread("piece", &counts, |l, indices| {
-            let (row, scale) = (l.once("row", indices[0]), l.int(i64::from(piece)));
-            let column = l.binary(BinaryOp::Mul, indices[1], scale);
-            let column = l.once("col", column);
+            let row = l.once("row", indices[0]);
+            let column = l.once("col", indices[1] * piece);
             let place = |l: &mut Self, tile: &TileRef, at: u32| {
-                let ahead = l.int(i64::from(at));
-                let column = l.binary(BinaryOp::Add, column, ahead);
+                let column = l.binary(BinaryOp::Add, column, at);
                 l.tile_memory(tile, &[row, column], &[])
             };
             for at in (0..piece).step_by(most_from as usize) {
-                let (memory, start) = (place(l, src, at), l.int(i64::from(at)));
-                l.op(OpKind::VectorLoad { local: loaded, start, memory, width: most_from });
+                let memory = place(l, src, at);
+                l.vector_load(loaded, at, memory, most_from);
             }
             if from != to {
                 for at in 0..piece {
-                    let offset = l.int(i64::from(at));
-                    let memory = |local| Memory { space: Space::Local(local), offset, guard: None, span };
-                    let value = l.push(ValueKind::Load(memory(loaded)), ValueType::Element(from));
-                    let value = l.push(ValueKind::Cast(value), ValueType::Element(to));
-                    l.op(OpKind::Store { memory: memory(stored), value });
+                    let (from, to) = (l.at(loaded, at), l.at(stored, at));
+                    l.carry(from, to);
                 }
             }
             for at in (0..piece).step_by(most_to as usize) {
-                let (memory, start) = (place(l, dst, at), l.int(i64::from(at)));
-                l.op(OpKind::VectorStore { memory, local: stored, start, width: most_to });
+                let memory = place(l, dst, at);
+                l.vector_store(memory, stored, at, most_to);
             }
         });
     }

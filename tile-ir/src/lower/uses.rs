@@ -1,6 +1,6 @@
 //! What expressions and statements are made of.
 
-use crate::ir::parts::parts;
+use crate::ir::parts::{parts, roots};
 use crate::ir::*;
 
 pub(super) use crate::ir::parts::{accesses, each, variables};
@@ -14,6 +14,66 @@ pub(super) fn depends(kernel: &BoundKernel, expr: ExprId) -> Vec<VarId> {
         }
     });
     all
+}
+
+/// The arrays of a scope that statements allocate, in the order of the program.
+pub(super) fn allocated(kernel: &BoundKernel, scope: Scope) -> Vec<BufferId> {
+    let mut all = Vec::new();
+    each(kernel, &kernel.body, &mut |stmt| {
+        if let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind {
+            all.extend((kernel.buffers[buffer].scope == scope).then_some(buffer));
+        }
+    });
+    all
+}
+
+/// Puts statements before another one and behind it, wherever that stands.
+pub(super) fn put_beside(kernel: &mut Kernel, at: StmtId, before: &[StmtId], behind: &[StmtId]) {
+    let put = |list: &mut Vec<StmtId>| {
+        if let Some(place) = list.iter().position(|stmt| *stmt == at) {
+            list.splice(place + 1..place + 1, behind.iter().copied());
+            list.splice(place..place, before.iter().copied());
+        }
+    };
+    put(&mut kernel.body);
+    kernel.stmts.values_mut().flat_map(|stmt| stmt.kind.bodies_mut()).for_each(put);
+}
+
+/// The statement that allocates an array.
+pub(super) fn allocation(kernel: &Kernel, array: BufferId) -> Option<StmtId> {
+    let allocates = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Alloc { buffer } if buffer == array);
+    kernel.stmts.iter().find(|(_, stmt)| allocates(stmt)).map(|(id, _)| id)
+}
+
+/// The value of a constant number.
+pub(super) fn constant(kernel: &BoundKernel, expr: ExprId) -> Option<u32> {
+    kernel.const_index(expr).and_then(|n| u32::try_from(n).ok())
+}
+
+/// Blocks of a cluster along x, y and z, as the author asks for them.
+pub(super) fn cluster(kernel: &BoundKernel) -> [u32; 3] {
+    std::array::from_fn(|axis| kernel.cluster.get(axis).and_then(|e| constant(kernel, *e)).unwrap_or(1))
+}
+
+/// Whether a statement reads or writes an array, those nested in it aside.
+pub(super) fn touches(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
+    let place = Place::Buffer(buffer);
+    let touched = effects(kernel, stmt);
+    let mut found =
+        touched.iter().any(|e| matches!(e, Effect::Read(at) | Effect::Write(at) | Effect::Atomic(at) if *at == place));
+    for root in roots(kernel, stmt) {
+        parts(kernel, root, &mut |kind| {
+            found |= matches!(kind, ExprKind::Load(access) if kernel.accesses[*access].place == place);
+        });
+    }
+    found
+}
+
+/// Whether a statement, or one in it, reads or writes an array.
+pub(super) fn mentions(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
+    let mut found = false;
+    each(kernel, &[stmt], &mut |inner| found |= touches(kernel, inner, buffer));
+    found
 }
 
 /// Whether an expression depends on any of `vars`, also through what variables are made of.

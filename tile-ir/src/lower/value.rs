@@ -111,8 +111,7 @@ impl Lowering<'_> {
             Some(Binding::Inline(expr)) => self.value(expr),
             Some(Binding::PerElement(local)) => {
                 let offset = self.element_index();
-                let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
-                self.push(ValueKind::Load(memory), ty)
+                self.get(local, offset)
             }
             // Every variable is bound before it is used: names resolve in order.
             None => self.push(ValueKind::Int(0), ty),
@@ -123,10 +122,9 @@ impl Lowering<'_> {
         if let Some(memory) = self.held_element(access) {
             return self.push(ValueKind::Load(memory), ty);
         }
-        if let Some(&(_, local)) = self.loaded.iter().find(|(a, _)| *a == access) {
+        if let Some(local) = self.loaded[access] {
             let offset = self.element_index();
-            let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
-            return self.push(ValueKind::Load(memory), ty);
+            return self.get(local, offset);
         }
         let memory = self.memory(access);
         self.push(ValueKind::Load(memory), ty)
@@ -170,22 +168,13 @@ impl Lowering<'_> {
         reason: GuardReason,
     ) -> Option<Guard> {
         let mut cond = None;
-        let mut require = |l: &mut Self, inside: ValueId| {
-            cond = Some(match cond {
-                None => inside,
-                Some(all) => l.binary(BinaryOp::And, all, inside),
-            });
-        };
         for open in open {
             let index = indices[open.axis];
             if open.below {
-                let zero = self.int(0);
-                let inside = self.binary(BinaryOp::Ge, index, zero);
-                require(self, inside);
+                cond = Some(self.joined(BinaryOp::And, cond, index.at_least(0)));
             }
             let extent = self.extent(place, open.axis);
-            let inside = self.binary(BinaryOp::Lt, index, extent);
-            require(self, inside);
+            cond = Some(self.joined(BinaryOp::And, cond, index.below(extent)));
         }
         cond.map(|cond| Guard { cond, reason })
     }
@@ -230,7 +219,6 @@ impl Lowering<'_> {
                 (None, None, None) => {
                     let (dtype, len) = (self.kernel.buffer_dtype(buffer), self.kernel.buffer_len(buffer) as u32);
                     let local = self.out.local(&self.kernel.buffers[buffer].name, dtype, len);
-                    self.op(OpKind::Local { local });
                     self.locals[buffer] = Some(local);
                     Space::Local(local)
                 }
@@ -242,28 +230,21 @@ impl Lowering<'_> {
     /// elements though no axis has.
     pub(super) fn offset(&mut self, place: Place, indices: &[ValueId]) -> ValueId {
         // An element of a fragment is the register that the loop over the fragment is at.
-        if let (Place::Buffer(buffer), Some(register)) = (place, self.register)
+        if let (Place::Buffer(buffer), Some((register, layout))) = (place, self.element.register)
             && let Some(registers) = self.fragments[buffer]
         {
-            return match (registers.kept, self.tile_layout) {
-                (Some(axis), Some(layout)) => {
-                    let slot = layout.slot(axis, Formula::Symbol(0));
-                    self.formula(&slot, &[register])
-                }
-                _ => register,
-            };
+            let Some(axis) = registers.kept else { return register };
+            return self.formula(&layout.slot(axis, Formula::Symbol(0)), &[register]);
         }
         let Some((&last, outer)) = indices.split_last() else {
             self.bug("an access without an index");
             return self.int(0);
         };
-        if let Place::Buffer(buffer) = place
-            && let Some(slot) = self.slots[buffer]
-        {
-            let within = self.within(place, indices, last, outer);
-            return self.binary(BinaryOp::Add, within, slot);
+        let within = self.within(place, indices, last, outer);
+        match place {
+            Place::Buffer(buffer) => self.in_slot(buffer, within),
+            Place::Tensor(_) => within,
         }
-        self.within(place, indices, last, outer)
     }
 
     /// The offset in a tensor or in a slot of an array.
@@ -280,9 +261,7 @@ impl Lowering<'_> {
                 let extents = self.kernel.buffer_extents(buffer);
                 let mut offset = indices[0];
                 for (axis, &index) in indices.iter().enumerate().skip(1) {
-                    let extent = self.int(i64::from(extents[axis]));
-                    let scaled = self.binary(BinaryOp::Mul, offset, extent);
-                    offset = self.binary(BinaryOp::Add, scaled, index);
+                    offset = self.binary(BinaryOp::Add, offset * extents[axis], index);
                 }
                 offset
             }
@@ -291,17 +270,10 @@ impl Lowering<'_> {
                 for (axis, &index) in outer.iter().enumerate() {
                     let stride = self.param(ParameterKind::Stride(param, axis as u8));
                     let (index, stride) = (self.widen(index), self.widen(stride));
-                    let row = self.binary(BinaryOp::Mul, index, stride);
-                    offset = Some(match offset {
-                        None => row,
-                        Some(sum) => self.binary(BinaryOp::Add, sum, row),
-                    });
+                    offset = Some(self.joined(BinaryOp::Add, offset, index * stride));
                 }
                 let last = self.widen(last);
-                match offset {
-                    Some(row) => self.binary(BinaryOp::Add, row, last),
-                    None => last,
-                }
+                self.joined(BinaryOp::Add, offset, last)
             }
         }
     }

@@ -6,6 +6,14 @@
 
 use super::*;
 
+/// A vectorised loop: its index goes from `first` in `width` steps of 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vector {
+    pub(super) var: VarId,
+    pub(super) first: i64,
+    pub(super) width: u32,
+}
+
 impl Lowering<'_> {
     pub(super) fn vectorized(&mut self, var: VarId, start: ExprId, end: ExprId, body: &[StmtId]) {
         let bounds = (self.kernel.const_index(start), self.kernel.const_index(end));
@@ -16,107 +24,80 @@ impl Lowering<'_> {
         }
         for &stmt in body {
             self.span = self.kernel.stmts[stmt].span;
-            self.loaded.clear();
-            self.vector_statement(stmt, var, first, width);
+            self.vector_statement(stmt, Vector { var, first, width });
         }
-        self.loaded.clear();
         self.vars[var] = None;
     }
 
     /// The position in per-element arrays of the element being lowered.
     pub(super) fn element_index(&mut self) -> ValueId {
-        match self.element {
-            Some(index) => index,
-            None => self.int(0),
-        }
+        self.element.position.unwrap_or_else(|| self.int(0))
     }
 
-    fn vector_statement(&mut self, stmt: StmtId, var: VarId, first: i64, width: u32) {
+    fn vector_statement(&mut self, stmt: StmtId, vector: Vector) {
         let kernel = self.kernel;
-        match &kernel.stmts[stmt].kind {
+        let kind = &kernel.stmts[stmt].kind;
+        if let StmtKind::Let { var: name, value: Some(value) } = kind {
             // Indices are inlined where they are used: an access needs its first element's.
-            StmtKind::Let { var: name, value: Some(value) } if kernel.vars[*name].ty == Type::Index => {
+            let Some(dtype) = kernel.vars[*name].ty.dtype() else {
                 self.vars[*name] = Some(Binding::Inline(*value));
-            }
-            StmtKind::Let { var: name, value: Some(value) } => {
-                let Some(dtype) = kernel.vars[*name].ty.dtype() else { return self.bug("an element that is an index") };
-                let local = self.local(&kernel.vars[*name].name.clone(), dtype, width);
-                self.op(OpKind::Local { local });
-                if !self.load_whole(*value, local, None, var, first, width) {
-                    self.load_operands(*value, var, first, width);
-                    self.per_element(var, first, width, |l, element| {
-                        let value = l.value(*value);
-                        let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
-                        l.op(OpKind::Store { memory, value });
-                    });
-                }
-                self.vars[*name] = Some(Binding::PerElement(local));
-            }
-            StmtKind::Store { access, value } if self.asynchronous_vector(stmt, *access, *value, var, first) => {}
-            StmtKind::Store { access, value } => self.vector_store(*access, *value, var, first, width),
-            StmtKind::Assign { var: name, value } => {
-                // An accumulation: element by element.
-                self.load_operands(*value, var, first, width);
-                let (name, value) = (*name, *value);
-                self.per_element(var, first, width, |l, _| {
-                    let value = l.value(value);
-                    if let Some(Binding::Reg(reg)) = l.vars[name] {
-                        l.program.regs[reg].mutable = true;
-                        l.op(OpKind::Set { reg, value });
-                    }
+                return;
+            };
+            let local = self.local(&kernel.vars[*name].name, dtype, vector.width);
+            if !self.load_whole(*value, local, None, vector) {
+                self.load_operands(*value, vector);
+                self.per_element(vector, |l, element| {
+                    let value = l.value(*value);
+                    l.put(local, element, value);
                 });
             }
-            kind @ (StmtKind::Let { value: None, .. }
-            | StmtKind::Alloc { .. }
-            | StmtKind::If { .. }
-            | StmtKind::For { .. }
-            | StmtKind::Parallel { .. }
-            | StmtKind::Persistent { .. }
-            | StmtKind::Tile(_)
-            | StmtKind::Reduce { .. }
-            | StmtKind::Shuffle { .. }
-            | StmtKind::Vote { .. }
-            | StmtKind::Atomic { .. }
-            | StmtKind::LastArriver { .. }
-            | StmtKind::SyncThreads
-            | StmtKind::SyncWarp
-            | StmtKind::Print { .. }
-            | StmtKind::Assert { .. }) => self.bug(&format!("{} in a vectorised loop", kind.a_name())),
+            self.vars[*name] = Some(Binding::PerElement(local));
+        } else if let StmtKind::Store { access, value } = kind {
+            if !self.asynchronous_element(stmt, *access, *value, Some(vector)) {
+                self.store_vector(*access, *value, vector);
+            }
+        } else if let StmtKind::Assign { var: name, value } = kind {
+            // An accumulation: element by element.
+            self.load_operands(*value, vector);
+            self.per_element(vector, |l, _| {
+                let value = l.value(*value);
+                if let Some(Binding::Reg(reg)) = l.vars[*name] {
+                    l.program.regs[reg].mutable = true;
+                    l.set(reg, value);
+                }
+            });
+        } else {
+            self.bug(&format!("{} in a vectorised loop", kind.a_name()));
         }
     }
 
-    fn vector_store(&mut self, access: AccessId, value: ExprId, var: VarId, first: i64, width: u32) {
+    fn store_vector(&mut self, access: AccessId, value: ExprId, vector: Vector) {
         let kernel = self.kernel;
         let place = kernel.accesses[access].place;
         let moves = self.moves(access);
-        let buffer_local = match place {
-            Place::Buffer(b) if kernel.buffers[b].scope == Scope::Local => {
-                let Space::Local(local) = self.space(place) else {
-                    return self.bug("a thread's own array that is not");
-                };
-                Some(local)
-            }
-            _ => None,
+        let buffer_local = match self.space(place) {
+            Space::Local(local) if self.is_local(access) => Some(local),
+            Space::Local(_) | Space::Shared(_) | Space::Global(_) => None,
         };
         if let (Some(local), true) = (buffer_local, moves)
-            && self.load_whole(value, local, Some(access), var, first, width)
+            && self.load_whole(value, local, Some(access), vector)
         {
             return;
         }
-        self.load_operands(value, var, first, width);
+        self.load_operands(value, vector);
         if buffer_local.is_some() || !moves {
-            self.per_element(var, first, width, |l, _| {
+            self.per_element(vector, |l, _| {
                 let value = l.value(value);
                 let memory = l.memory(access);
-                l.op(OpKind::Store { memory, value });
+                l.store(memory, value);
             });
             return;
         }
         // A per-thread array stored as it is needs no copy of it.
         let direct = match kernel.exprs[value].kind {
-            ExprKind::Load(source) => match self.loaded.iter().find(|(access, _)| *access == source) {
-                Some(&(_, local)) => Some((local, self.int(0))),
-                None => self.local_run(source, var, first),
+            ExprKind::Load(source) => match self.loaded[source] {
+                Some(local) => Some((local, self.int(0))),
+                None => self.local_run(source, vector),
             },
             _ => None,
         };
@@ -124,46 +105,35 @@ impl Lowering<'_> {
             Some(run) => run,
             None => {
                 let dtype = self.dtype_of(place);
-                let local = self.local("out", dtype, width);
-                self.op(OpKind::Local { local });
-                self.per_element(var, first, width, |l, element| {
+                let local = self.local("out", dtype, vector.width);
+                self.per_element(vector, |l, element| {
                     let value = l.value(value);
-                    let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
-                    l.op(OpKind::Store { memory, value });
+                    l.put(local, element, value);
                 });
-                let zero = self.int(0);
-                (local, zero)
+                (local, self.int(0))
             }
         };
-        let memory = self.at_first(var, first, |l| l.memory(access));
-        self.op(OpKind::VectorStore { memory, local, start, width });
+        let memory = self.at_first(vector, |l| l.memory(access));
+        self.vector_store(memory, local, start, vector.width);
     }
 
     /// `local[..] = load`: one transaction straight into the array, where its alignment is known. Says whether it was one.
-    fn load_whole(
-        &mut self,
-        value: ExprId,
-        local: LocalId,
-        at: Option<AccessId>,
-        var: VarId,
-        first: i64,
-        width: u32,
-    ) -> bool {
+    fn load_whole(&mut self, value: ExprId, local: LocalId, at: Option<AccessId>, vector: Vector) -> bool {
         let ExprKind::Load(source) = self.kernel.exprs[value].kind else { return false };
         if !self.moves(source) || self.is_local(source) || at.is_some_and(|access| !self.is_aligned(access)) {
             return false;
         }
         let start = match at {
-            Some(access) => self.at_first(var, first, |l| l.memory(access)).offset,
+            Some(access) => self.at_first(vector, |l| l.memory(access)).offset,
             None => self.int(0),
         };
-        let memory = self.at_first(var, first, |l| l.memory(source));
-        self.op(OpKind::VectorLoad { local, start, memory, width });
+        let memory = self.at_first(vector, |l| l.memory(source));
+        self.vector_load(local, start, memory, vector.width);
         true
     }
 
     /// Loads every moving operand of `value` from shared and global memory into an array.
-    fn load_operands(&mut self, value: ExprId, var: VarId, first: i64, width: u32) {
+    fn load_operands(&mut self, value: ExprId, vector: Vector) {
         for access in loads(self.kernel, value) {
             if !self.moves(access) || self.is_local(access) {
                 continue;
@@ -171,43 +141,38 @@ impl Lowering<'_> {
             let place = self.kernel.accesses[access].place;
             let dtype = self.dtype_of(place);
             let name = format!("{}_v", self.kernel.place_name(place));
-            let local = self.local(&name, dtype, width);
-            self.op(OpKind::Local { local });
-            let memory = self.at_first(var, first, |l| l.memory(access));
-            let start = self.int(0);
-            self.op(OpKind::VectorLoad { local, start, memory, width });
-            self.loaded.push((access, local));
+            let local = self.local(&name, dtype, vector.width);
+            let memory = self.at_first(vector, |l| l.memory(access));
+            self.vector_load(local, 0, memory, vector.width);
+            self.loaded[access] = Some(local);
         }
     }
 
     /// If the access is to consecutive elements of a per-thread array that one transaction may take: the array and the first
     /// position.
-    fn local_run(&mut self, access: AccessId, var: VarId, first: i64) -> Option<(LocalId, ValueId)> {
+    fn local_run(&mut self, access: AccessId, vector: Vector) -> Option<(LocalId, ValueId)> {
         if !self.is_local(access) || !self.moves(access) || !self.is_aligned(access) {
             return None;
         }
-        let memory = self.at_first(var, first, |l| l.memory(access));
+        let memory = self.at_first(vector, |l| l.memory(access));
         match memory.space {
             Space::Local(local) => Some((local, memory.offset)),
             _ => None,
         }
     }
 
-    fn per_element(&mut self, var: VarId, first: i64, width: u32, f: impl FnOnce(&mut Self, ValueId)) {
+    fn per_element(&mut self, Vector { var, first, width }: Vector, f: impl FnOnce(&mut Self, ValueId)) {
         let name = self.kernel.vars[var].name.clone();
         self.unrolled(&name, width, |l, element| {
-            let offset = l.int(first);
-            let index = l.binary(BinaryOp::Add, element, offset);
+            let index = l.binary(BinaryOp::Add, element, first);
             l.vars[var] = Some(Binding::Value(index));
-            l.element = Some(element);
-            f(l, element);
-            l.element = None;
+            l.at_element(Element { position: Some(element), ..l.element }, |l| f(l, element));
         });
     }
 
-    pub(super) fn at_first<R>(&mut self, var: VarId, first: i64, f: impl FnOnce(&mut Self) -> R) -> R {
-        let value = self.int(first);
-        self.vars[var] = Some(Binding::Value(value));
+    pub(super) fn at_first<R>(&mut self, vector: Vector, f: impl FnOnce(&mut Self) -> R) -> R {
+        let first = self.int(vector.first);
+        self.vars[vector.var] = Some(Binding::Value(first));
         f(self)
     }
 
@@ -236,17 +201,11 @@ impl Lowering<'_> {
 
 /// Every load in an expression, in order of evaluation.
 fn loads(kernel: &BoundKernel, expr: ExprId) -> Vec<AccessId> {
-    match &kernel.exprs[expr].kind {
-        ExprKind::Load(access) => {
-            let indices = kernel.accesses[*access].indices.iter();
-            indices.flat_map(|&e| loads(kernel, e)).chain([*access]).collect()
-        }
-        ExprKind::Unary(_, x) | ExprKind::Cast(_, x) => loads(kernel, *x),
-        ExprKind::Binary(_, a, b) => [*a, *b].into_iter().flat_map(|e| loads(kernel, e)).collect(),
-        ExprKind::Math(_, args) => args.iter().flat_map(|&e| loads(kernel, e)).collect(),
-        ExprKind::Select(c, a, b) | ExprKind::If(c, a, b) => {
-            [*c, *a, *b].into_iter().flat_map(|e| loads(kernel, e)).collect()
-        }
-        _ => Vec::new(),
+    let kind = &kernel.exprs[expr].kind;
+    let mut all = Vec::new();
+    kind.operands(kernel, &mut |operand| all.extend(loads(kernel, operand)));
+    if let ExprKind::Load(access) = kind {
+        all.push(*access);
     }
+    all
 }

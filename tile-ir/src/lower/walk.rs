@@ -5,6 +5,7 @@
 
 use super::builder::Builder;
 use super::schedule::{Layouts, Partitions};
+use super::term::Term;
 use super::{block, class, cluster, fragment, hopper};
 use crate::analysis::{Analysis, IndexRange};
 use crate::diag::Bug;
@@ -73,6 +74,17 @@ pub(super) enum Binding {
     Value(ValueId),
 }
 
+/// The element that is being lowered: of a loop over a fragment, or of a vectorised loop.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Element {
+    /// Its position in arrays that have an element for each.
+    pub(super) position: Option<ValueId>,
+    /// Its register, in this layout.
+    pub(super) register: Option<(ValueId, layout::Fragment)>,
+    /// Where several threads hold it: whether this one is the first.
+    pub(super) first_holder: Option<ValueId>,
+}
+
 /// The state of a lowering.
 pub(super) struct Lowering<'a> {
     pub(super) kernel: &'a BoundKernel,
@@ -91,24 +103,18 @@ pub(super) struct Lowering<'a> {
     pub(super) fragments: SecondaryMap<BufferId, Option<fragment::Registers>>,
     /// Where tiles of other blocks of the cluster arrive, by statement.
     pub(super) inboxes: BTreeMap<StmtId, cluster::Inbox>,
-    /// In a loop over a fragment, the register that is the element being lowered.
-    pub(super) register: Option<ValueId>,
-    /// In a loop over a fragment, the fragment's layout.
-    pub(super) tile_layout: Option<layout::Fragment>,
-    /// In a loop over a fragment of one axis, whose elements several threads hold: whether this one is the first.
-    pub(super) first_holder: Option<ValueId>,
+    /// What is being lowered of a loop over a fragment, or of a vectorised one.
+    pub(super) element: Element,
     /// The number of this thread among the threads that compute, where it differs from the hardware's.
     pub(super) thread: Option<RegId>,
     /// What a consumer knows of its channels.
     pub(super) roles: Option<Rc<hopper::Roles>>,
-    /// Of a warp-specialised kernel: the loop whose products are being lowered.
-    pub(super) accumulates: Option<hopper::Accumulates>,
+    /// The indices of loops that consumers read slots in, in the first iteration.
+    pub(super) first: SecondaryMap<VarId, Option<ValueId>>,
     /// With ping-pong: whether the other warpgroup has another tile.
     pub(super) more_tiles: Option<ValueId>,
     /// Of a warp-specialised kernel that counts its tiles: where, and how consumers learn of it.
     pub(super) counted: Option<hopper::Counted>,
-    /// Sub-tiles on their way from fragments to tensors.
-    pub(super) staging_array: Option<SharedId>,
     /// Tensors whose elements are stored two by two, which their rows must allow.
     pub(super) paired: BTreeSet<ParamId>,
     /// What the launch checks of indices that the lowering makes.
@@ -117,12 +123,10 @@ pub(super) struct Lowering<'a> {
     pub(super) stages: BTreeMap<BufferId, u32>,
     /// Of an array that a pipelined loop loads ahead: the first element of the slot that its name stands for now.
     pub(super) slots: SecondaryMap<BufferId, Option<ValueId>>,
-    /// Accesses already loaded into a temporary by the vectorised statement being lowered.
-    pub(super) loaded: Vec<(AccessId, LocalId)>,
-    /// In a vectorised statement: the position of the element being lowered.
-    pub(super) element: Option<ValueId>,
-    /// In the work on a product: what threads have loaded while it ran.
-    pub(super) held: Vec<hopper::Held>,
+    /// The arrays that vectorised statements have loaded accesses into.
+    pub(super) loaded: SecondaryMap<AccessId, Option<LocalId>>,
+    /// What threads load for the work on a product while it runs, by the product.
+    pub(super) held: BTreeMap<StmtId, Vec<hopper::Held>>,
     pub(super) loop_depth: u32,
 }
 
@@ -165,22 +169,18 @@ impl<'a> Lowering<'a> {
             clusters: true,
             fragments: SecondaryMap::new(),
             inboxes: BTreeMap::new(),
-            register: None,
-            tile_layout: None,
-            first_holder: None,
+            element: Element::default(),
             thread: None,
             roles: None,
-            accumulates: None,
+            first: SecondaryMap::new(),
             more_tiles: None,
             counted: None,
-            staging_array: None,
             paired: BTreeSet::new(),
             index_ranges: Vec::new(),
             stages: class::stages(kernel),
             slots: SecondaryMap::new(),
-            loaded: Vec::new(),
-            element: None,
-            held: Vec::new(),
+            loaded: SecondaryMap::new(),
+            held: BTreeMap::new(),
             loop_depth: 0,
         }
     }
@@ -190,6 +190,28 @@ impl<'a> Lowering<'a> {
         let outer = std::mem::take(&mut self.ops);
         f(self);
         std::mem::replace(&mut self.ops, outer)
+    }
+
+    /// Lowers with `f` what is executed where a condition holds.
+    pub(super) fn when(&mut self, cond: impl Into<Term>, f: impl FnOnce(&mut Self)) {
+        let then = self.nested(f);
+        self.guarded(cond, then);
+    }
+
+    /// Lowers with `f` what is executed where a condition holds, and with `g` what is where it does not.
+    pub(super) fn either(&mut self, cond: ValueId, f: impl FnOnce(&mut Self), g: impl FnOnce(&mut Self)) {
+        let span = self.span;
+        let (then, otherwise) = (self.nested(f), self.nested(g));
+        self.span = span;
+        self.op(OpKind::If { cond, then, otherwise });
+    }
+
+    /// Lowers an element with `f`.
+    pub(super) fn at_element<R>(&mut self, element: Element, f: impl FnOnce(&mut Self) -> R) -> R {
+        let outer = std::mem::replace(&mut self.element, element);
+        let result = f(self);
+        self.element = outer;
+        result
     }
 
     pub(super) fn value_type(&self, ty: Type) -> ValueType {

@@ -112,6 +112,18 @@ pub enum Space {
     Local(LocalId),
 }
 
+impl From<SharedId> for Space {
+    fn from(shared: SharedId) -> Space {
+        Space::Shared(shared)
+    }
+}
+
+impl From<LocalId> for Space {
+    fn from(local: LocalId) -> Space {
+        Space::Local(local)
+    }
+}
+
 /// A predicate on an access.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Guard {

@@ -6,7 +6,6 @@ use crate::ir::Evict;
 use crate::lowered::visit::each;
 use crate::lowered::{MmaAtom, OpKind, Program, WgmmaOperand};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 /// A helper that is written on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +37,7 @@ pub(super) struct Wgmma {
 
 impl Helper {
     /// The name it is called by.
-    pub fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Helper::Wgmma(form) => form.name(),
             Helper::Mma(dtype) => format!("mma_m16n8k16_{dtype}"),
@@ -75,44 +74,64 @@ impl Helper {
     }
 
     fn tensor_load(self, rank: usize, multicast: bool, hint: bool) -> String {
-        let (mut parameters, mut operands) = (coordinates(rank, |c| format!("int {c}")), coordinates(rank, register));
+        let mut all = Operands::default();
+        let (to, map) = (all.next("unsigned", "to", 'r'), all.next("const TensorMap*", "map", 'l'));
+        let (barrier, places) = (all.next("unsigned", "barrier", 'r'), all.coordinates(rank));
         let (mut form, mut rest) = (String::new(), String::new());
-        let mut next = 3 + rank;
         if multicast {
             form += ".multicast::cluster";
-            parameters += ", unsigned short blocks";
-            operands += ", \"h\"(blocks)";
-            let _ = write!(rest, ", %{next}");
-            next += 1;
+            rest += &format!(", {}", all.next("unsigned short", "blocks", 'h'));
         }
         if hint {
             form += ".L2::cache_hint";
-            parameters += ", unsigned long long hint";
-            operands += ", \"l\"(hint)";
-            let _ = write!(rest, ", %{next}");
+            rest += &format!(", {}", all.next("unsigned long long", "hint", 'l'));
         }
-        let places = numbered(3, rank);
-        format!(
-            "TILE_INLINE void {}(unsigned to, const TensorMap* map, unsigned barrier, {parameters}) {{ asm volatile(\"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{form} [%0], [%1, {{{places}}}], [%2]{rest};\" :: \"r\"(to), \"l\"(map), \"r\"(barrier), {operands} : \"memory\"); }}\n",
-            self.name()
+        let to = format!("shared::cluster.global.mbarrier::complete_tx::bytes{form} [{to}]");
+        all.helper(
+            &self.name(),
+            &format!("cp.async.bulk.tensor.{rank}d.{to}, [{map}, {{{places}}}], [{barrier}]{rest};"),
         )
     }
 
     fn tensor_store(self, rank: usize, adds: bool, hint: bool) -> String {
-        let mut parameters = coordinates(rank, |c| format!("int {c}"));
-        let mut operands = coordinates(rank, register);
-        let places = numbered(2, rank);
+        let mut all = Operands::default();
+        let (map, from) = (all.next("const TensorMap*", "map", 'l'), all.next("unsigned", "from", 'r'));
+        let places = all.coordinates(rank);
         let (kind, op) = if adds { ("cp.reduce.async", ".add") } else { ("cp.async", "") };
         let (mut form, mut rest) = ("", String::new());
         if hint {
             form = ".L2::cache_hint";
-            parameters += ", unsigned long long hint";
-            operands += ", \"l\"(hint)";
-            rest = format!(", %{}", 2 + rank);
+            rest = format!(", {}", all.next("unsigned long long", "hint", 'l'));
         }
+        let how = format!("global.shared::cta{op}.bulk_group{form}");
+        all.helper(&self.name(), &format!("{kind}.bulk.tensor.{rank}d.{how} [{map}, {{{places}}}], [{from}]{rest};"))
+    }
+}
+
+/// The parameters of a helper, each an operand of its instruction.
+#[derive(Default)]
+struct Operands {
+    parameters: Vec<String>,
+    operands: Vec<String>,
+}
+
+impl Operands {
+    /// The place of the next one in the instruction.
+    fn next(&mut self, ty: &str, name: &str, register: char) -> String {
+        self.parameters.push(format!("{ty} {name}"));
+        self.operands.push(format!("\"{register}\"({name})"));
+        format!("%{}", self.operands.len() - 1)
+    }
+
+    fn coordinates(&mut self, rank: usize) -> String {
+        let places: Vec<String> = (0..rank).map(|axis| self.next("int", &format!("c{axis}"), 'r')).collect();
+        places.join(", ")
+    }
+
+    fn helper(&self, name: &str, instruction: &str) -> String {
+        let (parameters, operands) = (self.parameters.join(", "), self.operands.join(", "));
         format!(
-            "TILE_INLINE void {}(const TensorMap* map, unsigned from, {parameters}) {{ asm volatile(\"{kind}.bulk.tensor.{rank}d.global.shared::cta{op}.bulk_group{form} [%0, {{{places}}}], [%1]{rest};\" :: \"l\"(map), \"r\"(from), {operands} : \"memory\"); }}\n",
-            self.name()
+            "TILE_INLINE void {name}({parameters}) {{ asm volatile(\"{instruction}\" :: {operands} : \"memory\"); }}\n"
         )
     }
 }
@@ -180,26 +199,13 @@ fn mma(name: &str, form: &str, words: [&str; 2]) -> String {
 }
 
 /// The cache hint of the second-level cache. Source: CUTLASS, `TMA::CacheHintSm90`.
-pub(super) const fn hint(evict: Evict) -> &'static str {
-    match evict {
+pub(super) fn hint(evict: Evict) -> String {
+    let bits = match evict {
         Evict::Normal => "0x1000000000000000ull",
         Evict::First => "0x12f0000000000000ull",
         Evict::Last => "0x14f0000000000000ull",
-    }
-}
-
-/// The form of a `Wgmma` operation.
-pub(super) fn wgmma(n: u32, dtype: Dtype, a: &WgmmaOperand, transposed: [bool; 2]) -> Helper {
-    let registers = matches!(a, WgmmaOperand::Registers(..));
-    Helper::Wgmma(Wgmma { n, dtype, registers, transposed })
-}
-
-/// The helper of an `Mma` operation.
-pub(super) fn mma_helper(atom: MmaAtom) -> Helper {
-    match atom {
-        MmaAtom::M16n8k16 { dtype } => Helper::Mma(dtype),
-        MmaAtom::M16n8k8Tf32 => Helper::MmaTf32,
-    }
+    };
+    bits.to_owned()
 }
 
 /// The definitions of the helpers that a program uses, in order of the table.
@@ -210,12 +216,16 @@ pub(super) fn definitions(program: &Program) -> String {
 }
 
 /// The function that an operation is printed as a call of, where it is made for its operands.
-fn helper(kind: &OpKind) -> Option<Helper> {
+pub(super) fn helper(kind: &OpKind) -> Option<Helper> {
     if let OpKind::Wgmma { n, dtype, a, transposed, .. } = kind {
-        return Some(wgmma(*n, *dtype, a, *transposed));
+        let registers = matches!(a, WgmmaOperand::Registers(..));
+        return Some(Helper::Wgmma(Wgmma { n: *n, dtype: *dtype, registers, transposed: *transposed }));
     }
     if let OpKind::Mma { atom, .. } = kind {
-        return Some(mma_helper(*atom));
+        return Some(match *atom {
+            MmaAtom::M16n8k16 { dtype } => Helper::Mma(dtype),
+            MmaAtom::M16n8k8Tf32 => Helper::MmaTf32,
+        });
     }
     if let OpKind::TensorLoad { coordinates, multicast, evict, .. } = kind {
         let (rank, multicast, hint) = (coordinates.len(), multicast.is_some(), evict.is_some());
@@ -228,12 +238,4 @@ fn helper(kind: &OpKind) -> Option<Helper> {
 /// `%first, %(first + 1), ..`
 fn numbered(first: usize, count: usize) -> String {
     (first..first + count).map(|i| format!("%{i}")).collect::<Vec<_>>().join(", ")
-}
-
-fn coordinates(rank: usize, text: impl Fn(String) -> String) -> String {
-    (0..rank).map(|i| text(format!("c{i}"))).collect::<Vec<_>>().join(", ")
-}
-
-fn register(name: String) -> String {
-    format!("\"r\"({name})")
 }

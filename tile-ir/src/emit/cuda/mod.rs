@@ -4,7 +4,6 @@
 //! kernel uses.
 
 mod atoms;
-mod hardware;
 mod names;
 mod operation;
 #[cfg(test)]
@@ -13,7 +12,7 @@ mod value;
 
 use crate::ir::Dtype;
 use crate::lowered::visit::{each, each_value};
-use crate::lowered::{OpKind, ParameterKind, Program, Special, ValueKind, ValueType};
+use crate::lowered::{OpKind, Parameter, ParameterKind, Program, Special, ValueKind, ValueType};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -82,26 +81,15 @@ impl Emitter<'_> {
         let program = self.program;
         let dynamic = dynamic_shared(program) > 0;
         if dynamic {
-            let text = format!("extern __shared__ __align__(1024) unsigned char {DYNAMIC_SHARED}[];");
-            self.write_line(&text);
+            self.write_line(&format!("extern __shared__ __align__(1024) unsigned char {DYNAMIC_SHARED}[];"));
         }
-        for array in program.shared.values() {
-            let ty = element_name(array.dtype);
-            let text = if dynamic {
-                format!("{ty}* const {} = ({ty}*)({DYNAMIC_SHARED} + {});", array.name, array.offset)
-            } else {
-                format!("__shared__ __align__({}) {ty} {}[{}];", array.align, array.name, array.len)
-            };
-            self.write_line(&text);
-        }
-        for array in program.barriers.values() {
-            let ty = "unsigned long long";
-            let text = if dynamic {
-                format!("{ty}* const {} = ({ty}*)({DYNAMIC_SHARED} + {});", array.name, array.offset)
-            } else {
-                format!("__shared__ __align__(8) {ty} {}[{}];", array.name, array.len)
-            };
-            self.write_line(&text);
+        let barriers = program.barriers.values().map(|b| (8, "unsigned long long", &b.name, b.len, b.offset));
+        let arrays = program.shared.values().map(|a| (a.align, element_name(a.dtype), &a.name, a.len, a.offset));
+        for (align, ty, name, len, offset) in arrays.chain(barriers) {
+            self.write_line(&match dynamic {
+                true => format!("{ty}* const {name} = ({ty}*)({DYNAMIC_SHARED} + {offset});"),
+                false => format!("__shared__ __align__({align}) {ty} {name}[{len}];"),
+            });
         }
     }
 }
@@ -182,44 +170,31 @@ fn dtypes(program: &Program) -> BTreeSet<Dtype> {
 }
 
 fn signature(program: &Program) -> String {
-    let [x, y, z] = program.launch.threads;
-    let mut text = format!("extern \"C\" __global__ void __launch_bounds__({}", x * y * z);
-    if let Some(blocks) = program.launch.min_blocks {
-        let _ = write!(text, ", {blocks}");
-    }
-    let _ = write!(text, ")\n{}(", symbol(program));
-    let mut first = true;
-    for param in &program.params {
-        if !std::mem::take(&mut first) {
-            text.push_str(", ");
+    let threads: u32 = program.launch.threads.iter().product();
+    let blocks = program.launch.min_blocks.map_or_else(String::new, |blocks| format!(", {blocks}"));
+    let parameters: Vec<String> = program.params.iter().map(|param| parameter(program, param)).collect();
+    let (symbol, parameters) = (symbol(program), parameters.join(", "));
+    format!("extern \"C\" __global__ void __launch_bounds__({threads}{blocks})\n{symbol}({parameters}) ")
+}
+
+fn parameter(program: &Program, Parameter { name, ty, kind }: &Parameter) -> String {
+    match *kind {
+        ParameterKind::Pointer(tensor) => {
+            let info = program.tensors.iter().find(|t| t.param == tensor);
+            let (ty, mutable) = info.map_or(("float", true), |t| (element_name(t.dtype), t.mutable));
+            let constness = if mutable { "" } else { "const " };
+            let restrict = if info.is_some_and(|t| t.ordered) { "" } else { " __restrict__" };
+            format!("{constness}{ty}*{restrict} {name}")
         }
-        match param.kind {
-            ParameterKind::Pointer(tensor) => {
-                let info = program.tensors.iter().find(|t| t.param == tensor);
-                let (ty, mutable) = info.map_or(("float", true), |t| (element_name(t.dtype), t.mutable));
-                let constness = if mutable { "" } else { "const " };
-                let restrict = if info.is_some_and(|t| t.ordered) { "" } else { " __restrict__" };
-                let _ = write!(text, "{constness}{ty}*{restrict} {}", param.name);
-            }
-            ParameterKind::TensorMap(map) => {
-                let _ = write!(text, "const __grid_constant__ TensorMap {}", program.tensor_maps[map].name);
-            }
-            ParameterKind::Dim(_) | ParameterKind::Stride(..) | ParameterKind::Ahead(_) => {
-                let _ = write!(text, "const int {}", param.name);
-            }
-            ParameterKind::Scalar(_) => {
-                let _ = write!(text, "const {} {}", type_name(param.ty), param.name);
-            }
-            ParameterKind::Log => {
-                let _ = write!(text, "unsigned* const {}", param.name);
-            }
-            ParameterKind::LogFunction => {
-                let _ = write!(text, "const unsigned {}", param.name);
-            }
+        ParameterKind::TensorMap(map) => {
+            format!("const __grid_constant__ TensorMap {}", program.tensor_maps[map].name)
         }
+        ParameterKind::Dim(_) | ParameterKind::Stride(..) | ParameterKind::Ahead(_) | ParameterKind::Scalar(_) => {
+            format!("const {} {name}", type_name(*ty))
+        }
+        ParameterKind::Log => format!("unsigned* const {name}"),
+        ParameterKind::LogFunction => format!("const unsigned {name}"),
     }
-    text.push_str(") ");
-    text
 }
 
 fn type_name(ty: ValueType) -> &'static str {

@@ -1,9 +1,18 @@
 //! Operations as C statements.
 
+use super::atoms::{Helper, helper, hint};
 use super::value::{ADDITIVE, address, bound, is_stored_past, is_stream, place, value, widened};
 use super::{Emitter, bound_may_change, element_name, is_silent, type_name, warp_mask};
 use crate::ir::{AtomicOp, Dtype, ShuffleKind, VoteKind};
-use crate::lowered::{MESSAGE_ARGS, Memory, MessageId, Op, OpKind, ParameterKind, RegId, Unroll, ValueId, ValueType};
+use crate::lowered::*;
+
+/// Writes a line of formatted text.
+macro_rules! line {
+    ($emitter:expr, $($text:tt)*) => {{
+        let text = format!($($text)*);
+        $emitter.write_line(&text)
+    }};
+}
 
 impl Emitter<'_> {
     pub(super) fn operations(&mut self, ops: &[Op]) {
@@ -29,31 +38,22 @@ impl Emitter<'_> {
         &self.program.regs[reg].name
     }
 
-    pub(super) fn value(&self, id: ValueId) -> String {
+    fn value(&self, id: ValueId) -> String {
         value(self.program, id)
     }
 
     fn operation(&mut self, op: &Op) {
         let program = self.program;
         match &op.kind {
-            OpKind::Let { reg, value } => {
-                let register = &program.regs[*reg];
-                let constness = if register.mutable || value.is_none() { "" } else { "const " };
-                let ty = type_name(register.ty);
-                let text = match value {
-                    Some(value) => format!("{constness}{ty} {} = {};", register.name, self.value(*value)),
-                    None => format!("{ty} {};", register.name),
-                };
-                self.write_line(&text);
+            OpKind::Let { reg, value: None } => line!(self, "{} {};", self.type_of(*reg), self.name(*reg)),
+            OpKind::Let { reg, value: Some(value) } => {
+                let constness = if program.regs[*reg].mutable { "" } else { "const " };
+                line!(self, "{constness}{} {} = {};", self.type_of(*reg), self.name(*reg), self.value(*value));
             }
-            OpKind::Set { reg, value } => {
-                let text = format!("{} = {};", self.name(*reg), self.value(*value));
-                self.write_line(&text);
-            }
+            OpKind::Set { reg, value } => line!(self, "{} = {};", self.name(*reg), self.value(*value)),
             OpKind::Local { local } => {
                 let array = &program.locals[*local];
-                let text = format!("__align__(16) {} {}[{}];", element_name(array.dtype), array.name, array.len);
-                self.write_line(&text);
+                line!(self, "__align__(16) {} {}[{}];", element_name(array.dtype), array.name, array.len);
             }
             OpKind::Store { memory, value } => {
                 let value = self.value(*value);
@@ -64,42 +64,30 @@ impl Emitter<'_> {
                 self.guarded(memory, &text);
             }
             OpKind::VectorLoad { local, start, memory, width } => {
-                let array = &program.locals[*local];
-                let bytes = width * array.dtype.bytes();
-                let to = format!("&{}[{}]", array.name, self.value(*start));
-                let from = address(program, memory);
+                let helper = format!("load{}", width * program.locals[*local].dtype.bytes());
                 let stream = if is_stream(program, memory.space) { "_stream" } else { "" };
-                let text = match memory.guard {
-                    None => format!("load{bytes}{stream}({to}, {from});"),
-                    Some(guard) => format!("load{bytes}{stream}_if({}, {to}, {from});", self.value(guard.cond)),
-                };
-                self.write_line(&text);
+                let arguments = [self.part(*local, *start), address(program, memory)];
+                line!(self, "{}", self.called_if(memory, &(helper + stream), &arguments));
             }
             OpKind::VectorStore { memory, local, start, width } => {
-                let array = &program.locals[*local];
-                let bytes = width * array.dtype.bytes();
-                let from = format!("&{}[{}]", array.name, self.value(*start));
+                let bytes = width * program.locals[*local].dtype.bytes();
                 let stream = if is_stored_past(program, memory.space) { "_stream" } else { "" };
-                let text = format!("store{bytes}{stream}({}, {from});", address(program, memory));
-                self.guarded(memory, &text);
+                let (to, from) = (address(program, memory), self.part(*local, *start));
+                self.guarded(memory, &format!("store{bytes}{stream}({to}, {from});"));
             }
             OpKind::AsyncCopy { to, from, width } => {
                 let bytes = width * program.dtype(to.space).map_or(4, Dtype::bytes);
-                let (target, source) = (address(program, to), address(program, from));
-                let text = match from.guard {
-                    None => format!("async_copy{bytes}({target}, {source});"),
-                    Some(guard) => format!("async_copy{bytes}_if({}, {target}, {source});", self.value(guard.cond)),
-                };
-                self.guarded(to, &text);
+                let copy = self.called_if(
+                    from,
+                    &format!("async_copy{bytes}"),
+                    &[address(program, to), address(program, from)],
+                );
+                self.guarded(to, &copy);
             }
-            OpKind::AsyncCommit => self.write_line("async_commit();"),
-            OpKind::AsyncWait { pending } => {
-                let text = format!("async_wait<{pending}>();");
-                self.write_line(&text);
-            }
+            OpKind::AsyncCommit => self.call("async_commit", &[]),
+            OpKind::AsyncWait { pending } => self.call(&format!("async_wait<{pending}>"), &[]),
             OpKind::If { cond, then, otherwise } => {
-                let head = format!("if ({}) {{", self.value(*cond));
-                self.write_line(&head);
+                line!(self, "if ({}) {{", self.value(*cond));
                 self.nested(then);
                 if otherwise.iter().any(|op| !is_silent(&op.kind)) {
                     self.write_line("} else {");
@@ -113,29 +101,24 @@ impl Emitter<'_> {
                 let [mut end_text, mut step_text] = [bound(program, *end, ADDITIVE), self.value(*step)];
                 for (limit, text, suffix) in [(end, &mut end_text, "end"), (step, &mut step_text, "step")] {
                     if bound_may_change(program, *limit) {
-                        let hoisted = format!("{name}_{suffix}");
                         let ty = type_name(program.values[*limit].ty);
-                        self.write_line(&format!("const {ty} {hoisted} = {};", self.value(*limit)));
-                        *text = hoisted;
+                        line!(self, "const {ty} {name}_{suffix} = {};", self.value(*limit));
+                        *text = format!("{name}_{suffix}");
                     }
                 }
                 match unroll {
                     Unroll::Auto => {}
                     Unroll::Full => self.write_line("#pragma unroll"),
-                    Unroll::By(factor) => self.write_line(&format!("#pragma unroll {factor}")),
+                    Unroll::By(factor) => line!(self, "#pragma unroll {factor}"),
                 }
                 let advance = if step_text == "1" { format!("++{name}") } else { format!("{name} += {step_text}") };
-                let ty = type_name(program.regs[*reg].ty);
-                let head = format!("for ({ty} {name} = {}; {name} < {end_text}; {advance}) {{", self.value(*start));
-                self.write_line(&head);
+                let (ty, start) = (self.type_of(*reg), self.value(*start));
+                line!(self, "for ({ty} {name} = {start}; {name} < {end_text}; {advance}) {{");
                 self.nested(body);
                 self.write_line("}");
             }
-            OpKind::Barrier => self.write_line("__syncthreads();"),
-            OpKind::WarpBarrier => {
-                let text = format!("__syncwarp({});", warp_mask(program));
-                self.write_line(&text);
-            }
+            OpKind::Barrier => self.call("__syncthreads", &[]),
+            OpKind::WarpBarrier => self.call("__syncwarp", &[warp_mask(program)]),
             OpKind::Wait => self.write_line("asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");"),
             OpKind::LaunchDependents => {
                 self.write_line("asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");");
@@ -147,10 +130,8 @@ impl Emitter<'_> {
                     ShuffleKind::Up => "shuffle_up",
                     ShuffleKind::Lane => "shuffle_lane",
                 };
-                let arguments = format!("{}, {}, {}", warp_mask(program), self.value(*value), self.value(*lane));
-                let ty = type_name(program.regs[*reg].ty);
-                let text = format!("const {ty} {} = {function}({arguments});", self.name(*reg));
-                self.write_line(&text);
+                let (mask, value, lane) = (warp_mask(program), self.value(*value), self.value(*lane));
+                self.constant(*reg, &format!("{function}({mask}, {value}, {lane})"));
             }
             OpKind::Vote { reg, kind, pred } => {
                 let function = match kind {
@@ -158,10 +139,7 @@ impl Emitter<'_> {
                     VoteKind::Any => "__any_sync",
                     VoteKind::All => "__all_sync",
                 };
-                let ty = type_name(program.regs[*reg].ty);
-                let name = self.name(*reg);
-                let text = format!("const {ty} {name} = {function}({}, {});", warp_mask(program), self.value(*pred));
-                self.write_line(&text);
+                self.constant(*reg, &format!("{function}({}, {})", warp_mask(program), self.value(*pred)));
             }
             OpKind::Atomic { op, memory, value, old, ordered } => {
                 let function = match op {
@@ -173,65 +151,65 @@ impl Emitter<'_> {
                 let call = format!("{function}({}, {})", address(program, memory), self.value(*value));
                 match (old, memory.guard) {
                     (None, _) => self.guarded(memory, &format!("{call};")),
-                    (Some(reg), guard) => {
-                        let ty = type_name(program.regs[*reg].ty);
-                        let name = self.name(*reg).to_string();
-                        let value = match guard {
-                            None => call,
-                            Some(guard) => format!("{} ? {call} : 0", self.value(guard.cond)),
-                        };
-                        self.write_line(&format!("const {ty} {name} = {value};"));
+                    (Some(reg), None) => self.constant(*reg, &call),
+                    (Some(reg), Some(guard)) => {
+                        self.constant(*reg, &format!("{} ? {call} : 0", self.value(guard.cond)))
                     }
                 }
             }
             OpKind::LoadMatrix { local, start, memory, count, transposed } => {
-                self.load_matrix(memory, (*local, *start), *count, *transposed);
+                let helper = format!("load_matrix_x{count}{}", suffix(*transposed));
+                self.call(&helper, &[self.part(*local, *start), self.row(memory)]);
             }
             OpKind::StoreMatrix { memory, local, start, count, transposed } => {
-                self.store_matrix(memory, (*local, *start), *count, *transposed);
+                let helper = format!("store_matrix_x{count}{}", suffix(*transposed));
+                self.call(&helper, &[self.row(memory), self.part(*local, *start)]);
             }
-            OpKind::Mma { atom, acc, a, b } => self.mma(*atom, [*acc, *a, *b]),
+            OpKind::Mma { acc, a, b, .. } => {
+                self.call_made(&op.kind, &[acc, a, b].map(|(local, start)| self.part(*local, *start)));
+            }
             OpKind::BarrierInit { barrier, arrivals } => {
-                let arguments = [self.barrier(*barrier), arrivals.to_string()];
-                self.call("barrier_init", &arguments);
+                self.call("barrier_init", &[self.barrier(*barrier), arrivals.to_string()]);
             }
             OpKind::FenceBarrierInit => self.call("fence_barrier_init", &[]),
-            OpKind::BarrierArrive { barrier, cta: None } => {
-                let arguments = [self.barrier(*barrier)];
-                self.call("barrier_arrive", &arguments);
-            }
+            OpKind::BarrierArrive { barrier, cta: None } => self.call("barrier_arrive", &[self.barrier(*barrier)]),
             OpKind::BarrierArrive { barrier, cta: Some(cta) } => {
-                let arguments = [self.barrier(*barrier), self.value(*cta)];
-                self.call("barrier_arrive_in", &arguments);
+                self.call("barrier_arrive_in", &[self.barrier(*barrier), self.value(*cta)]);
             }
             OpKind::BarrierExpect { barrier, bytes } => {
-                let arguments = [self.barrier(*barrier), self.value(*bytes)];
-                self.call("barrier_expect", &arguments);
+                self.call("barrier_expect", &[self.barrier(*barrier), self.value(*bytes)]);
             }
             OpKind::BarrierWait { barrier, parity } => {
-                let arguments = [self.barrier(*barrier), self.value(*parity)];
-                self.call("barrier_wait", &arguments);
+                self.call("barrier_wait", &[self.barrier(*barrier), self.value(*parity)]);
             }
             OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict } => {
-                self.tensor_load(*map, coordinates, (*shared, *offset), *barrier, *multicast, *evict);
+                let mut arguments = vec![self.shared_at(*shared, *offset), self.map(*map), self.barrier(*barrier)];
+                arguments.extend(coordinates.iter().chain(multicast).map(|c| self.value(*c)));
+                arguments.extend(evict.map(hint));
+                self.call_made(&op.kind, &arguments);
             }
-            OpKind::TensorStore { map, coordinates, shared, offset, adds, evict } => {
-                self.tensor_store(*map, coordinates, (*shared, *offset), *adds, *evict);
+            OpKind::TensorStore { map, coordinates, shared, offset, evict, .. } => {
+                let mut arguments = vec![self.map(*map), self.shared_at(*shared, *offset)];
+                arguments.extend(coordinates.iter().map(|c| self.value(*c)));
+                arguments.extend(evict.map(hint));
+                self.call_made(&op.kind, &arguments);
             }
             OpKind::BulkLoad { memory, shared, offset, bytes, barrier, evict } => {
-                self.bulk_load(memory, (*shared, *offset), *bytes, *barrier, *evict);
+                let (to, from) = (self.shared_at(*shared, *offset), address(program, memory));
+                let mut arguments = vec![to, from, self.value(*bytes), self.barrier(*barrier)];
+                arguments.extend(evict.map(hint));
+                self.call(if evict.is_some() { "bulk_load_hint" } else { "bulk_load" }, &arguments);
             }
             OpKind::ClusterStore { memory, block, local, start, width, barrier } => {
-                self.cluster_store(memory, *block, (*local, *start), *width, *barrier);
+                let helper = format!("cluster_store{}", width * program.locals[*local].dtype.bytes());
+                let (to, from) = (self.row(memory), self.part(*local, *start));
+                self.call(&helper, &[to, self.value(*block), from, self.barrier(*barrier)]);
             }
             OpKind::BulkCommit => self.call("bulk_commit", &[]),
             OpKind::BulkWait { pending, read: false } => self.call(&format!("bulk_wait<{pending}>"), &[]),
             OpKind::BulkWait { pending, read: true } => self.call(&format!("bulk_wait_read<{pending}>"), &[]),
             OpKind::FenceProxyAsync => self.call("fence_proxy_async", &[]),
-            OpKind::PrefetchMap { map } => {
-                let arguments = [format!("&{}", program.tensor_maps[*map].name)];
-                self.call("tensor_prefetch", &arguments);
-            }
+            OpKind::PrefetchMap { map } => self.call("tensor_prefetch", &[self.map(*map)]),
             OpKind::NamedBarrier { id, threads, arrive } => {
                 let how = if *arrive { "arrive" } else { "sync" };
                 self.call(&format!("named_barrier_{how}<{id}, {threads}>"), &[]);
@@ -243,24 +221,84 @@ impl Emitter<'_> {
                 self.call(&format!("tile_{how}_registers<{count}>"), &[]);
             }
             OpKind::WgmmaFence => self.call("wgmma_fence", &[]),
-            OpKind::Wgmma { acc, start, n, rows: _, dtype, a, b, accumulate, transposed } => {
-                self.wgmma((*acc, *start), (*n, *dtype, *transposed), (a, *b), *accumulate);
+            OpKind::Wgmma { acc, start, a, b, accumulate, .. } => {
+                let left = match a {
+                    WgmmaOperand::Descriptor(a) => self.value(*a),
+                    WgmmaOperand::Registers(local, start) => self.part(*local, *start),
+                };
+                let arguments = [self.part(*acc, *start), left, self.value(*b), self.value(*accumulate)];
+                self.call_made(&op.kind, &arguments);
             }
             OpKind::WgmmaCommit => self.call("wgmma_commit", &[]),
             OpKind::WgmmaWait { pending } => self.call(&format!("wgmma_wait<{pending}>"), &[]),
-            OpKind::Pin { local } => self.pin(*local),
-            // The elements of a loop are the device's to order.
-            OpKind::Elements(_) => {}
+            OpKind::Pin { local } => {
+                let array = &program.locals[*local];
+                // Registers of the compiler's words are integers.
+                let helper = if array.dtype.is_float() { "tile_pin_f" } else { "tile_pin_r" };
+                self.call(helper, std::slice::from_ref(&array.name));
+            }
             OpKind::Order => self.write_line("asm volatile(\"\" ::: \"memory\");"),
-            OpKind::Shared { .. } => {}
-            OpKind::Print { message, args } => {
-                let text = self.say(*message, args);
-                self.write_line(&text);
-            }
+            // The elements of a loop are the device's to order.
+            OpKind::Elements(_) | OpKind::Shared { .. } => {}
+            OpKind::Print { message, args } => line!(self, "{}", self.say(*message, args)),
             OpKind::Assert { cond, message } => {
-                let text = format!("if (!({})) {}", self.value(*cond), self.say(*message, &[]));
-                self.write_line(&text);
+                line!(self, "if (!({})) {}", self.value(*cond), self.say(*message, &[]));
             }
+        }
+    }
+
+    /// `helper(arguments);`
+    fn call(&mut self, helper: &str, arguments: &[String]) {
+        line!(self, "{helper}({});", arguments.join(", "));
+    }
+
+    /// A call of the helper that is made for an operation's operands.
+    fn call_made(&mut self, kind: &OpKind, arguments: &[String]) {
+        let name = helper(kind).map_or_else(String::new, Helper::name);
+        self.call(&name, arguments);
+    }
+
+    /// `helper(arguments);`, or `helper_if(cond, arguments);` where what is read is guarded.
+    fn called_if(&self, read: &Memory, helper: &str, arguments: &[String]) -> String {
+        let arguments = arguments.join(", ");
+        match read.guard {
+            None => format!("{helper}({arguments});"),
+            Some(guard) => format!("{helper}_if({}, {arguments});", self.value(guard.cond)),
+        }
+    }
+
+    /// `const type reg = text;`
+    fn constant(&mut self, reg: RegId, text: &str) {
+        line!(self, "const {} {} = {text};", self.type_of(reg), self.name(reg));
+    }
+
+    fn type_of(&self, reg: RegId) -> &'static str {
+        type_name(self.program.regs[reg].ty)
+    }
+
+    /// `&array[start]`
+    fn part(&self, local: LocalId, start: ValueId) -> String {
+        format!("&{}[{}]", self.program.locals[local].name, self.value(start))
+    }
+
+    /// The 32-bit address of a shared array's element.
+    fn shared_at(&self, shared: SharedId, offset: ValueId) -> String {
+        format!("shared_at({}, {})", self.program.shared[shared].name, self.value(offset))
+    }
+
+    fn barrier(&self, barrier: BarrierRef) -> String {
+        format!("shared_at({}, {})", self.program.barriers[barrier.array].name, self.value(barrier.index))
+    }
+
+    fn map(&self, map: MapId) -> String {
+        format!("&{}", self.program.tensor_maps[map].name)
+    }
+
+    /// The address of a lane's row.
+    fn row(&self, memory: &Memory) -> String {
+        match memory.space {
+            Space::Shared(shared) => self.shared_at(shared, memory.offset),
+            Space::Global(_) | Space::Local(_) => format!("shared_at({}, 0)", address(self.program, memory)),
         }
     }
 
@@ -290,10 +328,7 @@ impl Emitter<'_> {
     fn guarded(&mut self, memory: &Memory, text: &str) {
         match memory.guard {
             None => self.write_line(text),
-            Some(guard) => {
-                let text = format!("if ({}) {text}", self.value(guard.cond));
-                self.write_line(&text);
-            }
+            Some(guard) => line!(self, "if ({}) {text}", self.value(guard.cond)),
         }
     }
 
@@ -302,4 +337,8 @@ impl Emitter<'_> {
         self.operations(body);
         self.depth -= 1;
     }
+}
+
+fn suffix(transposed: bool) -> &'static str {
+    if transposed { "_transposed" } else { "" }
 }

@@ -125,17 +125,17 @@ fn drop_unused(from: &Kernel, to: &mut Kernel) {
 
 /// The arrays that a statement or an access of `kernel` names.
 fn used_arrays(kernel: &Kernel) -> BTreeSet<BufferId> {
-    let effects = kernel.stmts.keys().flat_map(|stmt| effects(kernel, stmt));
-    let touched = effects.filter_map(|effect| match effect {
-        Effect::Read(place) | Effect::Write(place) | Effect::Atomic(place) | Effect::Cooperative(place) => Some(place),
-        Effect::BlockCollective | Effect::WarpCollective | Effect::BlockBarrier | Effect::WarpBarrier => None,
-    });
-    let reduced = kernel.stmts.values().filter_map(|stmt| {
-        let StmtKind::Reduce { src: ReduceSource::Local(buffer), .. } = stmt.kind else { return None };
-        Some(Place::Buffer(buffer))
-    });
-    let places = kernel.accesses.values().map(|access| access.place).chain(touched).chain(reduced);
-    places.filter_map(|place| if let Place::Buffer(buffer) = place { Some(buffer) } else { None }).collect()
+    let mut places: Vec<Place> = kernel.accesses.values().map(|access| access.place).collect();
+    for stmt in kernel.stmts.values() {
+        stmt.kind.parts(&mut |part| {
+            if let StmtPart::Tile(tile, _) = part {
+                places.push(tile.place);
+            } else if let StmtPart::Array(buffer, _) = part {
+                places.push(Place::Buffer(buffer));
+            }
+        });
+    }
+    places.into_iter().filter_map(|place| if let Place::Buffer(buffer) = place { Some(buffer) } else { None }).collect()
 }
 
 /// The variables that an expression of `kernel` reads, the values of the `dropped` declarations left out.
@@ -299,12 +299,16 @@ impl Binder<'_> {
                 self.open = true;
                 return self.push(ExprKind::Int(1), Type::Index, span);
             }
-            let message = format!("{what} must be a constant");
-            let help = "use literals, const parameters, `T::BITS` and immutable `let`s of these";
-            self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
+            self.not_constant(span, what);
             return self.push(ExprKind::Int(1), Type::Index, span);
         }
         bound
+    }
+
+    fn not_constant(&mut self, span: SpanId, what: &str) {
+        let help = "use literals, const parameters, `T::BITS` and immutable `let`s of these";
+        let message = format!("{what} must be a constant");
+        self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
     }
 
     /// An expression with the `let`s that it names written out.
@@ -325,10 +329,7 @@ impl Binder<'_> {
                 ExprKind::Bool(false) => {}
                 _ if self.waits(cond) => self.open = true,
                 _ => {
-                    let span = self.from.exprs[cond].span;
-                    let message = "what a copy's eviction depends on must be a constant";
-                    let help = "use literals, const parameters, `T::BITS` and immutable `let`s of these";
-                    self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
+                    self.not_constant(self.from.exprs[cond].span, "what a copy's eviction depends on");
                 }
             }
         }
@@ -345,19 +346,12 @@ impl Binder<'_> {
         match &self.from.exprs[expr].kind {
             ExprKind::Dim(dim) => self.from.specialized().contains(dim),
             ExprKind::Var(var) => self.values[*var].is_some_and(|value| self.specialized(value)),
-            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.specialized(*a),
-            ExprKind::Binary(_, a, b) => self.specialized(*a) || self.specialized(*b),
-            ExprKind::Math(_, args) => args.iter().any(|a| self.specialized(*a)),
-            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().any(|e| self.specialized(*e)),
-            ExprKind::Int(_)
-            | ExprKind::Bool(_)
-            | ExprKind::Float(_)
-            | ExprKind::Const(_)
-            | ExprKind::Bits(_)
-            | ExprKind::Special(..)
-            | ExprKind::Scalar(_)
-            | ExprKind::Present(_)
-            | ExprKind::Load(_) => false,
+            ExprKind::Load(_) => false,
+            kind => {
+                let mut any = false;
+                kind.operands(self.from, &mut |operand| any |= self.specialized(operand));
+                any
+            }
         }
     }
 

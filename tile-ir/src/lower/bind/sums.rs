@@ -25,10 +25,10 @@
 //! without a target: what is computed is the same on each of them, bit by bit, and in both simulators. [`remarks`] says what was done and
 //! why a loop that is nearly of this form was left.
 
-use crate::ir::parts::{accesses, each, parts, roots};
+use crate::ir::parts::{accesses, each, parts};
 use crate::ir::reduction::{ATOM, PARTS, WARP};
 use crate::ir::*;
-use crate::layout;
+use crate::lower::uses;
 
 /// Rows and columns of an accumulator that a warp holds at once.
 const ATOMS: (u32, u32) = (16, ATOM);
@@ -221,13 +221,8 @@ fn rows_of_a_warp(kernel: &Kernel, tile: BufferId) -> Result<(), String> {
     let mut whole = columns <= MOST_COLUMNS && threads.is_multiple_of(WARP);
     let mut any = false;
     for (policy, whole_rows) in products {
-        let policy = match policy {
-            // A left operand in registers is one of whole rows.
-            WarpPolicy::Square if whole_rows => layout::WarpPolicy::FullRow,
-            WarpPolicy::Square => layout::WarpPolicy::Square,
-            WarpPolicy::FullRow => layout::WarpPolicy::FullRow,
-            WarpPolicy::FullCol => layout::WarpPolicy::FullCol,
-        };
+        // A left operand in registers is one of whole rows.
+        let policy = if whole_rows && policy == WarpPolicy::Square { WarpPolicy::FullRow } else { policy };
         whole &= policy.grid(rows, columns, threads / WARP, ATOMS).is_ok_and(|grid| grid.cols == 1);
         any = true;
     }
@@ -346,54 +341,28 @@ fn meets(kernel: &Kernel, list: &[StmtId], buffer: BufferId) -> Meets {
 
 /// Whether a statement makes nothing of what an array holds, and gives all of it other values or none.
 fn overwrites(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
-    match &kernel.stmts[stmt].kind {
-        StmtKind::Alloc { buffer: declared } => *declared == buffer,
-        StmtKind::Tile(TileOp::Fill { buffer: filled, value }) => {
-            *filled == buffer && loads(kernel, *value, buffer) == 0
-        }
-        StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) => *dst == buffer && *src != buffer,
-        StmtKind::Tile(
-            TileOp::Copy { .. }
-            | TileOp::Gemm { .. }
-            | TileOp::Clamp { .. }
-            | TileOp::ClusterReduce { .. }
-            | TileOp::ClusterExchange { .. },
-        )
-        | StmtKind::Let { .. }
-        | StmtKind::Assign { .. }
-        | StmtKind::Store { .. }
-        | StmtKind::If { .. }
-        | StmtKind::For { .. }
-        | StmtKind::Parallel { .. }
-        | StmtKind::Persistent { .. }
-        | StmtKind::Reduce { .. }
-        | StmtKind::Shuffle { .. }
-        | StmtKind::Vote { .. }
-        | StmtKind::Atomic { .. }
-        | StmtKind::LastArriver { .. }
-        | StmtKind::SyncThreads
-        | StmtKind::SyncWarp
-        | StmtKind::Print { .. }
-        | StmtKind::Assert { .. } => false,
-    }
+    let kind = &kernel.stmts[stmt].kind;
+    let is_filled = matches!(kind, StmtKind::Tile(TileOp::Fill { buffer: filled, value })
+        if *filled == buffer && loads(kernel, *value, buffer) == 0);
+    let is_reduced =
+        matches!(kind, StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) if *dst == buffer && *src != buffer);
+    declares(kernel, stmt, buffer) || is_filled || is_reduced
 }
 
-/// Whether a statement or one nested in it touches an array.
+fn declares(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
+    matches!(kernel.stmts[stmt].kind, StmtKind::Alloc { buffer: declared } if declared == buffer)
+}
+
+/// Whether a statement or one nested in it declares or touches an array.
 fn touches(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
     let mut found = false;
     each(kernel, &[stmt], &mut |inner| found |= touches_itself(kernel, inner, buffer));
     found
 }
 
-/// Whether a statement touches an array, those nested in it aside.
+/// Whether a statement declares or touches an array, those nested in it aside.
 fn touches_itself(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
-    let place = Place::Buffer(buffer);
-    let declares = matches!(kernel.stmts[stmt].kind, StmtKind::Alloc { buffer: declared } if declared == buffer);
-    let has_effect = effects(kernel, stmt).iter().any(|effect| match effect {
-        Effect::Read(at) | Effect::Write(at) | Effect::Atomic(at) | Effect::Cooperative(at) => *at == place,
-        Effect::BlockCollective | Effect::WarpCollective | Effect::BlockBarrier | Effect::WarpBarrier => false,
-    });
-    declares || has_effect || roots(kernel, stmt).iter().any(|root| loads(kernel, *root, buffer) > 0)
+    declares(kernel, stmt, buffer) || uses::touches(kernel, stmt, buffer)
 }
 
 /// Rewrites a loop.
@@ -403,26 +372,20 @@ fn keep_parts(kernel: &mut Kernel, sum: &RunningSum) {
     // What a step's sums are kept in has no other use, or keeps it.
     let mut uses = 0;
     each(kernel, &kernel.body, &mut |stmt| {
-        let declares = matches!(kernel.stmts[stmt].kind, StmtKind::Alloc { .. });
-        uses += usize::from(!declares && stmt != reduction && touches_itself(kernel, stmt, here));
+        uses += usize::from(stmt != reduction && uses::touches(kernel, stmt, here));
     });
-    let mut fresh = vec![total];
-    fresh.extend((uses > 1).then_some(here));
-    let fresh: Vec<BufferId> = fresh
-        .into_iter()
-        .map(|buffer| {
-            let declared = kernel.buffers[buffer].clone();
-            kernel.buffers.push(Buffer { name: format!("{}_parts", declared.name), span, ..declared })
-        })
-        .collect();
+    let mut parts_of = |buffer: BufferId| {
+        let declared = kernel.buffers[buffer].clone();
+        kernel.buffers.push(Buffer { name: format!("{}_parts", declared.name), span, ..declared })
+    };
+    let fresh: Vec<BufferId> = [total].into_iter().chain((uses > 1).then_some(here)).map(&mut parts_of).collect();
     let (total_parts, here_parts) = (fresh[0], *fresh.get(1).unwrap_or(&here));
     for buffer in [total_parts, here_parts] {
         let parts = int(kernel, PARTS.into(), span);
         kernel.buffers[buffer].extents.push(parts);
     }
     // The parts are declared with the total.
-    let declared = kernel.stmts.iter().find(|(_, s)| matches!(s.kind, StmtKind::Alloc { buffer } if buffer == total));
-    let declared = declared.map(|(stmt, _)| stmt);
+    let declared = uses::allocation(kernel, total);
     let alloc = |buffer| kernel.stmts.push(Stmt { kind: StmtKind::Alloc { buffer }, span });
     let allocs: Vec<StmtId> = fresh.into_iter().map(alloc).collect();
     let begin = begin(kernel, [total, total_parts], span);
@@ -449,18 +412,9 @@ fn keep_parts(kernel: &mut Kernel, sum: &RunningSum) {
         vars.push(part);
         extents.push(extent);
     }
-    let put = |list: &mut Vec<StmtId>| {
-        if let Some(at) = list.iter().position(|stmt| *stmt == around) {
-            list.insert(at + 1, combine);
-            list.insert(at, begin);
-        }
-        if let Some(at) = list.iter().position(|stmt| Some(*stmt) == declared) {
-            list.splice(at + 1..at + 1, allocs.iter().copied());
-        }
-    };
-    put(&mut kernel.body);
-    for stmt in kernel.stmts.values_mut() {
-        stmt.kind.bodies_mut().into_iter().for_each(put);
+    uses::put_beside(kernel, around, &[begin], &[combine]);
+    if let Some(declared) = declared {
+        uses::put_beside(kernel, declared, &[], &allocs);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Loads by `cp.async`: every thread copies its part of a tile, 4, 8 or 16 bytes at a time, while the block computes.
 
 use super::super::value::OpenAxis;
+use super::super::vector::Vector;
 use super::super::*;
 use crate::analysis::SharedLoad;
 
@@ -24,33 +25,22 @@ impl Lowering<'_> {
         }
     }
 
-    /// The asynchronous copy of one element that a pipelined loop loads; whether it is one.
-    pub(in crate::lower) fn asynchronous_element(&mut self, stmt: StmtId, access: AccessId, value: ExprId) -> bool {
-        let ExprKind::Load(source) = self.kernel.exprs[value].kind else {
-            return self.asynchronous_width(stmt).is_some();
-        };
-        let Some(width) = self.asynchronous_width(stmt) else { return false };
-        let (from, to) = (self.memory(source), self.memory(access));
-        self.op(OpKind::AsyncCopy { to, from, width });
-        true
-    }
-
-    /// The asynchronous copy of a vectorised loop's elements; whether it is one.
-    pub(in crate::lower) fn asynchronous_vector(
+    /// The asynchronous copy of an element that a pipelined loop loads, or of the elements of a vectorised loop; whether it is one.
+    pub(in crate::lower) fn asynchronous_element(
         &mut self,
         stmt: StmtId,
         access: AccessId,
         value: ExprId,
-        var: VarId,
-        first: i64,
+        vector: Option<Vector>,
     ) -> bool {
-        let ExprKind::Load(source) = self.kernel.exprs[value].kind else {
-            return self.asynchronous_width(stmt).is_some();
-        };
         let Some(width) = self.asynchronous_width(stmt) else { return false };
-        let from = self.at_first(var, first, |l| l.memory(source));
-        let to = self.at_first(var, first, |l| l.memory(access));
-        self.op(OpKind::AsyncCopy { to, from, width });
+        if let ExprKind::Load(source) = self.kernel.exprs[value].kind {
+            let [from, to] = [source, access].map(|access| match vector {
+                Some(vector) => self.at_first(vector, |l| l.memory(access)),
+                None => self.memory(access),
+            });
+            self.op(OpKind::AsyncCopy { to, from, width });
+        }
         true
     }
 
@@ -63,24 +53,14 @@ impl Lowering<'_> {
         extents: &[u32],
         width: u32,
     ) {
-        let parts: Vec<u32> = extents
-            .iter()
-            .enumerate()
-            .map(|(axis, &extent)| {
-                let is_inner = axis + 1 == extents.len();
-                if is_inner { extent / width } else { extent }
-            })
-            .collect();
+        let mut parts = extents.to_vec();
+        parts.iter_mut().last().into_iter().for_each(|inner| *inner /= width);
         let counts: Vec<ValueId> = parts.iter().map(|n| self.int(i64::from(*n))).collect();
         let copy = |l: &mut Self, mut indices: Vec<ValueId>| {
-            let scale = l.int(i64::from(width));
             if let Some(last) = indices.last_mut() {
-                *last = l.binary(BinaryOp::Mul, *last, scale);
+                *last = l.binary(BinaryOp::Mul, *last, width);
             }
-            if let [row, col] = indices[..] {
-                // They are named in several places each.
-                indices = vec![l.once("row", row), l.once("col", col)];
-            }
+            let indices = l.named(indices);
             let from = l.tile_memory(src, &indices, src_open);
             let to = l.tile_memory(dst, &indices, dst_open);
             l.op(OpKind::AsyncCopy { to, from, width });
@@ -93,13 +73,8 @@ impl Lowering<'_> {
         // Every thread has as many: written out, their addresses are computed before the loop over K.
         let each = total / threads;
         if each > MOST_WRITTEN_OUT {
-            let below = match parts[..] {
-                [_, columns] => {
-                    each <= MOST_BELOW && threads.is_multiple_of(columns) && self.dtype_of(dst.place).bytes() == 2
-                }
-                _ => false,
-            };
-            if !below {
+            let halves = self.dtype_of(dst.place).bytes() == 2;
+            if !matches!(parts[..], [_, columns] if halves && each <= MOST_BELOW && threads.is_multiple_of(columns)) {
                 return self.spread("part", &counts, copy);
             }
             // A thread's pieces have one column, and rows a constant apart.
@@ -108,17 +83,13 @@ impl Lowering<'_> {
             let (row, column) = (self.once("first_row", place[0]), self.once("column", place[1]));
             let apart = i64::from(threads / parts[1]);
             return self.unrolled("i", each, |l, index| {
-                let apart = l.int(apart);
-                let ahead = l.binary(BinaryOp::Mul, index, apart);
-                let row = l.binary(BinaryOp::Add, row, ahead);
+                let row = l.binary(BinaryOp::Add, row, index * apart);
                 copy(l, vec![row, column]);
             });
         }
         self.unrolled("i", each, |l, index| {
-            let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
-            let ahead = l.binary(BinaryOp::Mul, index, stride);
-            let part = l.binary(BinaryOp::Add, thread, ahead);
-            let part = l.once("part", part);
+            let thread = l.linear_thread();
+            let part = l.once("part", thread + index * threads);
             let indices = l.split(part, &counts);
             copy(l, indices);
         });

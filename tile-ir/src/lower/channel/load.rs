@@ -27,6 +27,9 @@ pub(in crate::lower) struct Load {
     pub(in crate::lower) stmt: StmtId,
     pub(in crate::lower) tensor: ParamId,
     pub(in crate::lower) buffer: BufferId,
+    pub(in crate::lower) dtype: Dtype,
+    /// Elements of a slot.
+    pub(in crate::lower) elements: u32,
     /// The tile in the tensor.
     pub(in crate::lower) src: TileRef,
     pub(in crate::lower) transport: Transport,
@@ -56,9 +59,16 @@ pub(in crate::lower) struct Rows {
     /// Rows, and elements of one.
     pub(in crate::lower) rows: u32,
     pub(in crate::lower) columns: u32,
-    pub(in crate::lower) dtype: Dtype,
     /// The axes of the tensor on which the tile may leave it, past its end.
     pub(in crate::lower) open: Vec<OpenAxis>,
+}
+
+/// Where the bytes of a load go: an array from an element on, and the barrier that counts them.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub(super) shared: SharedId,
+    pub(super) base: ValueId,
+    pub(super) barrier: BarrierRef,
 }
 
 /// The bytes that a load brings.
@@ -66,7 +76,7 @@ enum Bytes {
     /// A whole tile: TMA writes zeros for what is outside of the tensor, and counts their bytes.
     Whole(u32),
     /// The rows of a tile that are inside the tensor: how many rows, and the bytes of one row.
-    Inside(ValueId, ValueId),
+    Inside([ValueId; 2]),
 }
 
 impl Load {
@@ -77,30 +87,12 @@ impl Load {
 
     /// Bytes of a slot.
     pub(in crate::lower) fn bytes(&self) -> u32 {
-        self.elements().saturating_mul(self.dtype().bytes())
-    }
-
-    /// Elements of a slot.
-    pub(in crate::lower) fn elements(&self) -> u32 {
-        match &self.transport {
-            Transport::Boxes { layout, .. } => layout.bytes() / layout.dtype().bytes(),
-            Transport::Rows(rows) => rows.rows.saturating_mul(rows.columns),
-        }
-    }
-
-    pub(in crate::lower) fn dtype(&self) -> Dtype {
-        match &self.transport {
-            Transport::Boxes { layout, .. } => layout.dtype(),
-            Transport::Rows(rows) => rows.dtype,
-        }
+        self.elements.saturating_mul(self.dtype.bytes())
     }
 
     /// What the slots' array begins at a multiple of, in bytes.
     fn alignment(&self) -> u32 {
-        match &self.transport {
-            Transport::Boxes { layout, .. } => layout.alignment(),
-            Transport::Rows(_) => 128,
-        }
+        self.layout().map_or(128, SharedLayout::alignment)
     }
 
     /// The layout of a slot, where it is not row after row.
@@ -137,12 +129,7 @@ impl Lowering<'_> {
     /// Declares the slots of a load's array, and its tensor map.
     pub(in crate::lower) fn declare_slots(&mut self, load: &Load, slots: u32) {
         if self.shared[load.buffer].is_none() {
-            let name = &self.kernel.buffers[load.buffer].name;
-            let shared = self.shared_array(name, load.dtype(), load.elements().saturating_mul(slots), false);
-            self.program.shared[shared].align = load.alignment();
-            self.program.shared[shared].slots = slots;
-            self.shared[load.buffer] = Some(shared);
-            self.op(OpKind::Shared { shared });
+            self.declare_shared(load.buffer, load.dtype, load.elements, (slots, load.alignment()));
         }
         self.map_of(load);
     }
@@ -167,9 +154,8 @@ impl Lowering<'_> {
         let known: u32 = parts.iter().map(|bytes| if let Bytes::Whole(bytes) = bytes { *bytes } else { 0 }).sum();
         let mut all = (known > 0).then(|| self.int(i64::from(known)));
         for bytes in &parts {
-            if let Bytes::Inside(rows, row) = *bytes {
-                let sum = self.binary(BinaryOp::Mul, rows, row);
-                all = Some(all.map_or(sum, |all| self.binary(BinaryOp::Add, all, sum)));
+            if let Bytes::Inside([rows, row]) = *bytes {
+                all = Some(self.joined(BinaryOp::Add, all, rows * row));
             }
         }
         let Some(all) = all else { return self.bug("a slot without loads") };
@@ -188,10 +174,7 @@ impl Lowering<'_> {
     fn bytes_of(&mut self, load: &Load) -> Bytes {
         match &load.transport {
             Transport::Boxes { layout, .. } => Bytes::Whole(layout.bytes()),
-            Transport::Rows(rows) => {
-                let (count, row) = self.inside(load, rows);
-                Bytes::Inside(count, row)
-            }
+            Transport::Rows(rows) => Bytes::Inside(self.inside(load, rows)),
         }
     }
 
@@ -201,20 +184,12 @@ impl Lowering<'_> {
         let base = match self.program.values[slot].kind {
             // The only slot of a tile that stays.
             ValueKind::Int(0) => slot,
-            _ => {
-                let elements = self.int(i64::from(load.elements()));
-                self.binary(BinaryOp::Mul, slot, elements)
-            }
+            _ => self.binary(BinaryOp::Mul, slot, load.elements),
         };
-        let barrier = slots.full(slot);
+        let to = Target { shared, base, barrier: slots.full(slot) };
         match (&load.transport, bytes) {
-            (Transport::Boxes { boxes, shared: sharing, .. }, _) => {
-                let map = self.tensor_map(load.tensor, boxes, false);
-                self.load_boxes(load, (boxes, *sharing), map, (shared, base), barrier);
-            }
-            (Transport::Rows(rows), Bytes::Inside(count, row)) => {
-                self.load_rows(load, rows, (shared, base), (count, row), barrier);
-            }
+            (Transport::Boxes { boxes, shared: sharing, .. }, _) => self.load_boxes(load, (boxes, *sharing), to),
+            (Transport::Rows(rows), Bytes::Inside(inside)) => self.load_rows(load, rows, inside, to),
             (Transport::Rows(_), Bytes::Whole(_)) => self.bug("rows of which all are inside their tensor"),
         }
     }

@@ -3,6 +3,7 @@
 //! Whatever else a kernel does is its compute partition's and keeps nothing from being specialised.
 
 use super::super::hopper::Reason;
+use super::super::uses::constant;
 use crate::ir::parts::each;
 use crate::ir::pipeline::split;
 use crate::ir::*;
@@ -37,7 +38,7 @@ pub(in crate::lower) fn loops(kernel: &BoundKernel) -> Result<Vec<Loop>, Reason>
         }
     };
     let span = product.or(kernel.stmts.values().next()).map_or(SpanId::from_u32(0), |s| s.span);
-    Err(Reason { text: text.into(), span })
+    Err(Reason::new(text, span))
 }
 
 struct Search<'k> {
@@ -57,15 +58,15 @@ impl Search<'_> {
         if let StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body } = kind
             && let Some(loads) = self.loads(stmt, *var, body)?
         {
-            let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1);
+            let stages = constant(kernel, *stages).unwrap_or(1).max(1);
             let range = [*start, *end, *step];
             self.found.push(Loop { stmt, var: *var, range, stages: Some(stages), schedule: *schedule, loads });
             let mut inner = Search { kernel, found: Vec::new() };
             inner.block(body)?;
             return match inner.found.first() {
                 Some(inner) if inner.stages.is_some() => {
-                    let text = "a pipelined loop that loads tiles stands in another one".into();
-                    Err(Reason { text, span: kernel.stmts[inner.stmt].span })
+                    let text = "a pipelined loop that loads tiles stands in another one";
+                    Err(Reason::new(text, kernel.stmts[inner.stmt].span))
                 }
                 _ => self.runs_whole(stmt),
             };
@@ -96,17 +97,12 @@ impl Search<'_> {
         if filled.is_empty() {
             return Ok(None);
         }
-        let mut loads = Vec::new();
-        let mut copied = Vec::new();
-        for &stmt in &body[..split.loads] {
-            if let StmtKind::Tile(TileOp::Copy { dst, .. }) = &kernel.stmts[stmt].kind
-                && let Place::Buffer(buffer) = dst.place
-                && filled.contains(&buffer)
-            {
-                loads.push(stmt);
-                copied.push(buffer);
-            }
-        }
+        let copy = |stmt: &StmtId| {
+            let StmtKind::Tile(TileOp::Copy { dst, .. }) = &kernel.stmts[*stmt].kind else { return None };
+            let Place::Buffer(buffer) = dst.place else { return None };
+            filled.contains(&buffer).then_some((*stmt, buffer))
+        };
+        let (loads, copied): (Vec<StmtId>, Vec<BufferId>) = body[..split.loads].iter().filter_map(copy).unzip();
         let name = |buffer: BufferId| &kernel.buffers[buffer].name;
         let span = kernel.stmts[stmt].span;
         if let Some(other) = filled.iter().find(|buffer| !copied.contains(buffer)) {
@@ -142,8 +138,8 @@ impl Search<'_> {
     fn runs_whole(&self, stmt: StmtId) -> Result<(), Reason> {
         match self.kernel.is_left_early(stmt) {
             true => {
-                let text = "a loop that loads tiles, or stands around one, ends early".into();
-                Err(Reason { text, span: self.kernel.stmts[stmt].span })
+                let text = "a loop that loads tiles, or stands around one, ends early";
+                Err(Reason::new(text, self.kernel.stmts[stmt].span))
             }
             false => Ok(()),
         }

@@ -67,36 +67,28 @@ impl<'a> Lowering<'a> {
             return self.counted_loop(var, [start, end, step], unroll, |l| l.in_turn(&split, &transport, body, again));
         }
         let transport = self.held(&split, body, stages).map_or(transport, Transport::Registers);
-        let name = kernel.vars[var].name.clone();
+        let (name, ty) = (kernel.vars[var].name.clone(), self.index_type(var));
         let [start, end, step] = [("start", start), ("end", end), ("step", step)].map(|(bound, value)| {
-            let ty = self.index_type(var);
             let value = self.fit(value, ty);
             self.once(&format!("{name}_{bound}"), value)
         });
-        let (copies, shared) = self.slots(&split, stages);
-        let pipeline = Pipeline { var, body, split, copies, shared, transport, end, step, stages };
+        let (copies, shared) = (Vec::new(), Vec::new());
+        let mut pipeline = Pipeline { var, body, split, copies, shared, transport, end, step, stages };
+        self.declare_copies(&mut pipeline);
         self.remark_stages(&pipeline);
         self.fill_slots(&pipeline, start);
-        let ty = self.index_type(var);
         let reg = self.reg(&name, ty, false);
-        let stride = self.int(i64::from(stages));
-        let stride = self.binary(BinaryOp::Mul, stride, step);
+        let stride = self.eval(Term::from(stages) * step);
         self.loop_over(reg, [start, end, stride], unroll, |l| {
-            for slot in 0..stages {
+            l.iteration(&pipeline, reg, 0);
+            for slot in 1..stages {
                 let first = l.read(reg);
-                if slot == 0 {
-                    l.iteration(&pipeline, reg, slot);
-                    continue;
-                }
                 let index = l.ahead(&pipeline, first, slot);
-                let inside = l.binary(BinaryOp::Lt, index, pipeline.end);
-                let then = l.nested(|l| {
-                    let ty = l.index_type(pipeline.var);
+                l.when(index.below(end), |l| {
                     let own = l.reg(&name, ty, false);
-                    l.op(OpKind::Let { reg: own, value: Some(index) });
+                    l.define(own, index);
                     l.iteration(&pipeline, own, slot);
                 });
-                l.op(OpKind::If { cond: inside, then, otherwise: Vec::new() });
             }
         });
         self.select(&pipeline, 0);
@@ -146,31 +138,23 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::Barrier);
     }
 
-    /// The copies of per-thread arrays, and the shared arrays with their slots' elements.
-    #[allow(clippy::type_complexity)]
-    fn slots(&mut self, split: &Split, stages: u32) -> (Vec<(BufferId, Vec<LocalId>)>, Vec<(BufferId, u32)>) {
-        let kernel = self.kernel;
-        let (mut locals, mut shared) = (Vec::new(), Vec::new());
-        for &buffer in &split.buffers {
+    /// Declares the copies of per-thread arrays, and finds the elements of shared arrays' slots.
+    fn declare_copies(&mut self, pipeline: &mut Pipeline<'_>) {
+        for &buffer in &pipeline.split.buffers {
             match self.space(Place::Buffer(buffer)) {
                 Space::Local(first) => {
                     let LocalArray { dtype, len, .. } = self.program.locals[first];
-                    let mut copies = vec![first];
-                    for _ in 1..stages {
-                        let local = self.local(&kernel.buffers[buffer].name, dtype, len);
-                        self.op(OpKind::Local { local });
-                        copies.push(local);
-                    }
-                    locals.push((buffer, copies));
+                    let name = &self.kernel.buffers[buffer].name;
+                    let others = (1..pipeline.stages).map(|_| self.out.local(name, dtype, len));
+                    pipeline.copies.push((buffer, std::iter::once(first).chain(others).collect()));
                 }
                 Space::Shared(array) => {
                     let SharedArray { len, slots, .. } = self.program.shared[array];
-                    shared.push((buffer, len / slots.max(1)));
+                    pipeline.shared.push((buffer, len / slots.max(1)));
                 }
                 Space::Global(_) => {}
             }
         }
-        (locals, shared)
     }
 
     /// Says what is under way while an iteration computes.
@@ -197,13 +181,7 @@ impl<'a> Lowering<'a> {
 
     /// The index `by` iterations after `index`.
     fn ahead(&mut self, pipeline: &Pipeline<'_>, index: ValueId, by: u32) -> ValueId {
-        if by == 0 {
-            return index;
-        }
-        let by = self.int(i64::from(by));
-        let is_one = self.program.values[pipeline.step].kind == ValueKind::Int(1);
-        let distance = if is_one { by } else { self.binary(BinaryOp::Mul, by, pipeline.step) };
-        self.binary(BinaryOp::Add, index, distance)
+        if by == 0 { index } else { self.eval(index + Term::from(by) * pipeline.step) }
     }
 
     /// Makes the arrays stand for their slots `slot`.
@@ -220,20 +198,19 @@ impl<'a> Lowering<'a> {
     /// The loads of iteration `index`, if there is such an iteration, into the slots `slot`.
     fn issue(&mut self, pipeline: &Pipeline<'a>, index: ValueId, slot: u32) {
         let span = self.span;
-        let cond = self.binary(BinaryOp::Lt, index, pipeline.end);
         let then = self.nested(|l| {
             l.select(pipeline, slot);
             let name = format!("{}_ahead", l.kernel.vars[pipeline.var].name);
             let ty = l.index_type(pipeline.var);
             let reg = l.reg(&name, ty, false);
-            l.op(OpKind::Let { reg, value: Some(index) });
+            l.define(reg, index);
             l.vars[pipeline.var] = Some(Binding::Reg(reg));
             let loads = &pipeline.body[..pipeline.split.loads];
             let needed = l.needed(loads, loads);
             l.block(&needed);
         });
         self.span = span;
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        self.guarded(index.below(pipeline.end), then);
         self.issued(&pipeline.transport);
     }
 
@@ -241,13 +218,11 @@ impl<'a> Lowering<'a> {
     fn fill_slots(&mut self, pipeline: &Pipeline<'a>, start: ValueId) {
         if let Transport::Registers(held) = &pipeline.transport {
             let loads = &pipeline.body[..pipeline.split.loads];
-            let any = self.binary(BinaryOp::Lt, start, pipeline.end);
-            let first = self.nested(|l| {
+            self.when(start.below(pipeline.end), |l| {
                 l.move_held(pipeline.var, start, loads, held, Way::Load);
                 l.select(pipeline, 0);
                 l.move_held(pipeline.var, start, loads, held, Way::Store);
             });
-            self.op(OpKind::If { cond: any, then: first, otherwise: Vec::new() });
             return self.await_slot(&pipeline.transport, 0);
         }
         for ahead in 0..pipeline.stages - 1 {
@@ -283,15 +258,13 @@ impl<'a> Lowering<'a> {
         let next = self.read(index);
         let next = self.ahead(pipeline, next, 1);
         let next = self.out.once(&format!("{}_next", self.kernel.vars[var].name), next);
-        let more = self.binary(BinaryOp::Lt, next, pipeline.end);
-        let load = self.nested(|l| l.move_held(var, next, loads, held, Way::Load));
-        self.op(OpKind::If { cond: more, then: load, otherwise: Vec::new() });
+        let more = self.eval(next.below(pipeline.end));
+        self.when(more, |l| l.move_held(var, next, loads, held, Way::Load));
         self.begin(pipeline, index, slot);
         self.block(rest);
         self.span = span;
         self.select(pipeline, (slot + 1) % pipeline.stages);
-        let store = self.nested(|l| l.move_held(var, next, loads, held, Way::Store));
-        self.op(OpKind::If { cond: more, then: store, otherwise: Vec::new() });
+        self.when(more, |l| l.move_held(var, next, loads, held, Way::Store));
         self.await_slot(&pipeline.transport, 0);
     }
 
@@ -352,12 +325,7 @@ fn iterations(kernel: &BoundKernel, [start, end, step]: [ExprId; 3]) -> Option<i
 fn is_touched_outside(kernel: &BoundKernel, buffer: BufferId, body: &[StmtId]) -> bool {
     let touching = |body: &[StmtId]| {
         let mut count = 0;
-        each(kernel, body, &mut |stmt| {
-            let place = Place::Buffer(buffer);
-            let touches =
-                |e: &Effect| matches!(e, Effect::Read(p) | Effect::Write(p) | Effect::Atomic(p) if *p == place);
-            count += usize::from(effects(kernel, stmt).iter().any(touches));
-        });
+        each(kernel, body, &mut |stmt| count += usize::from(uses::touches(kernel, stmt, buffer)));
         count
     };
     touching(&kernel.body) > touching(body)

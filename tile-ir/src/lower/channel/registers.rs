@@ -65,7 +65,6 @@ impl<'a> Lowering<'a> {
             let name = format!("{}_held", kernel.place_name(place));
             let dtype = self.dtype_of(place);
             let local = self.local(&name, dtype, count);
-            self.op(OpKind::Local { local });
             Held { stmt, local, count }
         };
         Some(copies.into_iter().map(hold).collect())
@@ -97,7 +96,7 @@ impl<'a> Lowering<'a> {
         };
         let Some(facts) = self.analysis.copies.get(&stmt) else { return self.bug("nothing is known of a copy") };
         self.span = kernel.stmts[stmt].span;
-        let span = self.span;
+
         let (tile, open) = match way {
             Way::Load => (src, open_axes(&facts.src, &facts.src_nonnegative)),
             Way::Store => (dst, open_axes(&facts.dst, &facts.dst_nonnegative)),
@@ -105,53 +104,31 @@ impl<'a> Lowering<'a> {
         let extents: Vec<ValueId> = facts.extents.iter().map(|e| self.int(i64::from(*e))).collect();
         let total: u32 = facts.extents.iter().product();
         let threads = self.thread_total();
-        let (source, target) = (self.dtype_of(src.place), self.dtype_of(dst.place));
         let walked = match way {
             Way::Load => self.first_row(src, &facts.extents),
             Way::Store => None,
         };
         self.unrolled("i", count, |l, i| {
-            let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
-            let ahead = l.binary(BinaryOp::Mul, i, stride);
-            let element = l.binary(BinaryOp::Add, thread, ahead);
-            let element = l.once("element", element);
-            let inside = (!total.is_multiple_of(threads)).then(|| {
-                let total = l.int(i64::from(total));
-                l.binary(BinaryOp::Lt, element, total)
-            });
-            let own = Memory { space: Space::Local(local), offset: i, guard: None, span };
+            let thread = l.linear_thread();
+            let element = l.once("element", thread + i * threads);
+            let inside = (!total.is_multiple_of(threads)).then(|| l.binary(BinaryOp::Lt, element, total));
+            let own = l.at(local, i);
             let ops = l.nested(|l| {
-                let mut indices = l.split(element, &extents);
-                if let [row, col] = indices[..] {
-                    // They are named in several places each.
-                    indices = vec![l.once("row", row), l.once("col", col)];
-                }
+                let indices = l.split(element, &extents);
+                let indices = l.named(indices);
                 let mut memory = l.tile_memory(tile, &indices, &open);
                 if let Some((offset, _)) = walked {
                     memory.offset = l.read(offset);
                 }
-                match way {
-                    Way::Load => {
-                        let value = l.push(ValueKind::Load(memory), ValueType::Element(source));
-                        l.op(OpKind::Store { memory: own, value });
-                    }
-                    Way::Store => {
-                        let mut value = l.push(ValueKind::Load(own), ValueType::Element(source));
-                        if source != target {
-                            value = l.push(ValueKind::Cast(value), ValueType::Element(target));
-                        }
-                        l.op(OpKind::Store { memory, value });
-                    }
-                }
+                let (from, to) = if way == Way::Load { (memory, own) } else { (own, memory) };
+                l.carry(from, to);
             });
             match inside {
-                Some(cond) => l.op(OpKind::If { cond, then: ops, otherwise: Vec::new() }),
+                Some(cond) => l.guarded(cond, ops),
                 None => l.ops.extend(ops),
             }
             if let Some((offset, step)) = walked {
-                let next = l.read(offset);
-                let value = l.binary(BinaryOp::Add, next, step);
-                l.op(OpKind::Set { reg: offset, value });
+                l.set(offset, offset + step);
             }
         });
     }
@@ -170,7 +147,7 @@ impl<'a> Lowering<'a> {
         let col = self.binary(BinaryOp::Rem, thread, columns);
         let first = self.tile_memory(src, &[row, col], &[]).offset;
         let offset = self.out.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
-        self.op(OpKind::Let { reg: offset, value: Some(first) });
+        self.define(offset, first);
         let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
         let (stride, rows) = (self.widen(stride), self.int(i64::from(threads / inner)));
         let rows = self.widen(rows);

@@ -4,6 +4,7 @@
 //! ([`Lowering::clipped_read`]).
 
 use super::super::*;
+use super::load::Target;
 use super::{Load, Rows};
 
 /// Rows of a slot up to which their copies are written out.
@@ -11,8 +12,8 @@ const FEW: u32 = 4;
 
 impl Lowering<'_> {
     /// Rows of a tile that are inside the tensor, and bytes of one.
-    pub(super) fn inside(&mut self, load: &Load, tile: &Rows) -> (ValueId, ValueId) {
-        let rank = self.axes(load.tensor);
+    pub(super) fn inside(&mut self, load: &Load, tile: &Rows) -> [ValueId; 2] {
+        let rank = self.rank(Place::Tensor(load.tensor));
         let mut counts = [tile.rows, tile.columns].map(|n| self.int(i64::from(n)));
         for (back, count) in [(2, 0), (1, 1)] {
             let Some(axis) = rank.checked_sub(back) else { continue };
@@ -24,50 +25,31 @@ impl Lowering<'_> {
             // An index is never negative, also where the tile begins past the end.
             let end = self.binary(BinaryOp::Add, start, counts[count]);
             let [end, start] = [end, start].map(|at| self.binary(BinaryOp::Min, at, extent));
-            let inside = self.binary(BinaryOp::Sub, end, start);
             let name = if count == 0 { "rows_inside" } else { "columns_inside" };
-            counts[count] = self.once(name, inside);
+            counts[count] = self.once(name, end - start);
         }
-        let size = i64::from(tile.dtype.bytes());
-        let bytes = if let Some(columns) = self.program.values[counts[1]].kind.as_int() {
-            self.int(columns * size)
-        } else {
-            let size = self.int(size);
-            self.binary(BinaryOp::Mul, counts[1], size)
+        let size = i64::from(load.dtype.bytes());
+        let bytes = match self.program.values[counts[1]].kind.as_int() {
+            Some(columns) => self.int(columns * size),
+            None => self.eval(counts[1] * size),
         };
-        (counts[0], bytes)
-    }
-
-    fn axes(&self, tensor: ParamId) -> usize {
-        match &self.kernel.params[tensor].kind {
-            ParamKind::Tensor { shape, .. } => shape.len(),
-            ParamKind::Scalar { .. } | ParamKind::Absent => 0,
-        }
+        [counts[0], bytes]
     }
 
     /// One copy a row; one copy in all, where the rows are whole and lie one behind the other.
-    pub(super) fn load_rows(
-        &mut self,
-        load: &Load,
-        tile: &Rows,
-        (shared, base): (SharedId, ValueId),
-        (rows, bytes): (ValueId, ValueId),
-        barrier: BarrierRef,
-    ) {
-        let rank = self.axes(load.tensor);
+    pub(super) fn load_rows(&mut self, load: &Load, tile: &Rows, [rows, bytes]: [ValueId; 2], to: Target) {
+        let Target { shared, base, barrier } = to;
+        let rank = self.rank(Place::Tensor(load.tensor));
         let row = |l: &mut Self, row: ValueId, bytes: ValueId| {
             let zero = l.int(0);
             let Memory { space, offset, guard, span } = l.tile_memory(&load.src, &[row, zero], &tile.open);
-            let columns = l.int(i64::from(tile.columns));
-            let within = l.binary(BinaryOp::Mul, row, columns);
-            let to = l.binary(BinaryOp::Add, base, within);
+            let to = l.eval(base + row * tile.columns);
             let memory = Memory { space, offset, guard: None, span };
             let copy = OpKind::BulkLoad { memory, shared, offset: to, bytes, barrier, evict: load.evict };
             match guard {
                 None => l.op(copy),
                 Some(guard) => {
-                    let then = l.nested(|l| l.op(copy));
-                    l.op(OpKind::If { cond: guard.cond, then, otherwise: Vec::new() });
+                    l.when(guard.cond, |l| l.op(copy));
                 }
             }
         };
@@ -76,28 +58,20 @@ impl Lowering<'_> {
             return row(self, zero, bytes);
         }
         let each = |l: &mut Self| {
-            let reg = l.reg("row_in_slot", ValueType::Index, false);
-            let bounds = [l.int(0), l.int(i64::from(tile.rows)), l.int(1)];
             let unroll = if tile.rows <= FEW { Unroll::Full } else { Unroll::By(1) };
-            l.loop_over(reg, bounds, unroll, |l| {
-                let index = l.read(reg);
-                row(l, index, bytes);
-            });
+            l.stepped("row_in_slot", [0, tile.rows, 1], unroll, |l, index| row(l, index, bytes));
         };
         let clipped = rank.checked_sub(1).is_some_and(|last| tile.open.iter().any(|open| open.axis == last));
         if clipped {
             return each(self);
         }
         let stride = self.param(ParameterKind::Stride(load.tensor, rank.saturating_sub(2) as u8));
-        let columns = self.int(i64::from(tile.columns));
-        let cond = self.binary(BinaryOp::Eq, stride, columns);
-        let then = self.nested(|l| {
-            let all = l.binary(BinaryOp::Mul, rows, bytes);
-            let zero = l.int(0);
-            row(l, zero, all);
-        });
-        let otherwise = self.nested(each);
-        self.op(OpKind::If { cond, then, otherwise });
+        let cond = self.binary(BinaryOp::Eq, stride, tile.columns);
+        let together = |l: &mut Self| {
+            let (first, all) = (l.int(0), l.eval(rows * bytes));
+            row(l, first, all);
+        };
+        self.either(cond, together, each);
     }
 
     /// What else a read of a slot's element depends on: whether the tensor has it.

@@ -70,15 +70,13 @@ pub(in crate::lower) fn sharers(all: &[Sharing]) -> u32 {
 impl Lowering<'_> {
     /// This block's place along an axis of its cluster.
     fn place_in_cluster(&mut self, sharing: &Sharing, axis: usize) -> ValueId {
-        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+        let rank = self.eval(Special::ClusterRank);
         let (stride, extent) = (sharing.stride(axis), sharing.cluster[axis]);
         let mut place = rank;
         if stride > 1 {
-            let stride = self.int(i64::from(stride));
             place = self.binary(BinaryOp::Div, place, stride);
         }
         if sharing.cluster[axis + 1..].iter().any(|blocks| *blocks > 1) {
-            let extent = self.int(i64::from(extent));
             place = self.binary(BinaryOp::Rem, place, extent);
         }
         place
@@ -87,17 +85,15 @@ impl Lowering<'_> {
     /// Which part of a shared tile this block fetches.
     pub(super) fn part_of_tile(&mut self, sharing: &Sharing) -> ValueId {
         if sharing.is_whole() {
-            return self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+            return self.eval(Special::ClusterRank);
         }
         let (mut part, mut parts) = (None, 1);
         for axis in (0..3).filter(|axis| sharing.axes[*axis]) {
             let mut place = self.place_in_cluster(sharing, axis);
-            if let Some(before) = part {
-                let by = self.int(parts);
-                place = self.binary(BinaryOp::Mul, place, by);
-                place = self.binary(BinaryOp::Add, before, place);
+            if part.is_some() {
+                place = self.eval(place * parts);
             }
-            part = Some(place);
+            part = Some(self.joined(BinaryOp::Add, part, place));
             parts *= i64::from(sharing.cluster[axis]);
         }
         part.unwrap_or_else(|| self.int(0))
@@ -107,9 +103,8 @@ impl Lowering<'_> {
     pub(in crate::lower) fn sharing_ranks(&mut self, sharing: &Sharing) -> ValueId {
         let mut mask = self.int(i64::from(sharing.with_first()));
         for axis in (0..3).filter(|axis| !sharing.axes[*axis] && sharing.cluster[*axis] > 1) {
-            let (place, stride) = (self.place_in_cluster(sharing, axis), self.int(i64::from(sharing.stride(axis))));
-            let shift = self.binary(BinaryOp::Mul, place, stride);
-            mask = self.binary(BinaryOp::Shl, mask, shift);
+            let place = self.place_in_cluster(sharing, axis);
+            mask = self.binary(BinaryOp::Shl, mask, place * sharing.stride(axis));
         }
         mask
     }
@@ -117,27 +112,20 @@ impl Lowering<'_> {
     /// Whether the block of rank `rank` (at least 0) fills slots of this block, which share by all of these.
     pub(in crate::lower) fn is_sharer(&mut self, all: &[Sharing], rank: ValueId) -> ValueId {
         let blocks = all.first().map_or(1, |sharing| sharing.cluster.iter().product::<u32>());
-        let limit = self.int(i64::from(blocks));
-        let within = self.binary(BinaryOp::Lt, rank, limit);
+        let within = self.binary(BinaryOp::Lt, rank, blocks);
         if all.iter().any(Sharing::is_whole) {
             return within;
         }
         let mut ranks = None;
         for sharing in all {
             let own = self.sharing_ranks(sharing);
-            ranks = Some(match ranks {
-                None => own,
-                Some(others) => self.binary(BinaryOp::BitOr, others, own),
-            });
+            ranks = Some(self.joined(BinaryOp::BitOr, ranks, own));
         }
         let Some(ranks) = ranks else { return within };
         // Shifts of 32 and more mean nothing.
-        let last = self.int(i64::from(blocks) - 1);
-        let nearest = self.binary(BinaryOp::Min, rank, last);
+        let nearest = self.binary(BinaryOp::Min, rank, i64::from(blocks) - 1);
         let bit = self.binary(BinaryOp::Shr, ranks, nearest);
         let one = self.int(1);
-        let bit = self.binary(BinaryOp::BitAnd, bit, one);
-        let is = self.binary(BinaryOp::Eq, bit, one);
-        self.binary(BinaryOp::And, within, is)
+        self.binary(BinaryOp::And, within, (bit & one).equals(one))
     }
 }

@@ -130,14 +130,13 @@ impl<'a> Lowering<'a> {
             {
                 let range = [*start, *end, *step].map(|e| self.value(e));
                 self.counted_loop(*var, range, Unroll::Auto, |l| l.slice(slice, body, load));
-            } else if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
-                self.persistent_loop(vars, extents, *contiguous, None, |l| l.slice(slice, body, load));
+            } else if let StmtKind::Persistent { body, .. } = kind {
+                self.persistent_loop(None, |l| l.slice(slice, body, load));
             } else if let StmtKind::If { cond, then, otherwise } = kind
                 && (slice.decides(kernel, then) || slice.decides(kernel, otherwise))
             {
                 let cond = self.value(*cond);
-                let then = self.nested(|l| l.slice(slice, then, load));
-                let otherwise = self.nested(|l| l.slice(slice, otherwise, load));
+                let [then, otherwise] = [then, otherwise].map(|body| self.nested(|l| l.slice(slice, body, load)));
                 self.op(OpKind::If { cond, then, otherwise });
             } else if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kind
                 && slice.vars.contains(var)

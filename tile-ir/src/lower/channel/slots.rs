@@ -56,13 +56,8 @@ impl<'a> Lowering<'a> {
     pub(in crate::lower) fn slots_in_turn(&mut self, count: u32, once: bool) -> Slots {
         let full = self.barrier_array("full", count);
         let empty = (!once).then(|| self.barrier_array("empty", count));
-        let at = match once {
-            true => At::Own,
-            false => At::Turn {
-                slot: self.reg("slot", ValueType::Index, true),
-                parity: self.reg("parity", ValueType::Index, true),
-            },
-        };
+        let mut reg = |name: &str| self.reg(name, ValueType::Index, true);
+        let at = if once { At::Own } else { At::Turn { slot: reg("slot"), parity: reg("parity") } };
         Slots { full, empty, at, count }
     }
 
@@ -78,7 +73,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// One thread makes the barriers of a slot, which so many arrivals give back.
-    pub(in crate::lower) fn init_slot(&mut self, slots: &Slots, index: ValueId, readers: u32) {
+    pub(in crate::lower) fn init_slot(&mut self, slots: &Slots, index: impl Into<Term>, readers: u32) {
+        let index = self.eval(index);
         self.op(OpKind::BarrierInit { barrier: slots.full(index), arrivals: 1 });
         if let Some(array) = slots.empty {
             self.op(OpKind::BarrierInit { barrier: BarrierRef { array, index }, arrivals: readers });
@@ -87,14 +83,13 @@ impl<'a> Lowering<'a> {
 
     /// Declares where a partition begins.
     pub(in crate::lower) fn enter(&mut self, slots: &Slots, first_parity: i64) {
-        let registers = match slots.at {
-            At::Turn { slot, parity } => vec![(slot, 0), (parity, first_parity)],
-            At::Only { parity } => vec![(parity, first_parity)],
-            At::Own => Vec::new(),
-        };
-        for (reg, value) in registers {
-            let value = self.int(value);
-            self.op(OpKind::Let { reg, value: Some(value) });
+        match slots.at {
+            At::Turn { slot, parity } => {
+                self.define(slot, 0);
+                self.define(parity, first_parity);
+            }
+            At::Only { parity } => self.define(parity, first_parity),
+            At::Own => {}
         }
     }
 
@@ -116,12 +111,14 @@ impl<'a> Lowering<'a> {
     }
 
     /// A consumer waits for the bytes of a slot.
-    pub(in crate::lower) fn await_full(&mut self, slots: &Slots, index: ValueId) {
+    pub(in crate::lower) fn await_full(&mut self, slots: &Slots, index: impl Into<Term>) {
+        let index = self.eval(index);
         self.await_phase(slots, slots.full(index));
     }
 
     /// The producer waits until a slot has been given back.
-    pub(in crate::lower) fn await_empty(&mut self, slots: &Slots, index: ValueId) {
+    pub(in crate::lower) fn await_empty(&mut self, slots: &Slots, index: impl Into<Term>) {
+        let index = self.eval(index);
         if let Some(array) = slots.empty {
             self.await_phase(slots, BarrierRef { array, index });
         }
@@ -133,11 +130,16 @@ impl<'a> Lowering<'a> {
     }
 
     /// The threads for which `cond` holds give a slot back: to their block's producer, or to that of the block `cta`.
-    pub(in crate::lower) fn give_back(&mut self, slots: &Slots, index: ValueId, cond: ValueId, cta: Option<ValueId>) {
-        let Some(array) = slots.empty else { return };
+    pub(in crate::lower) fn give_back(
+        &mut self,
+        slots: &Slots,
+        index: impl Into<Term>,
+        cond: impl Into<Term>,
+        cta: Option<ValueId>,
+    ) {
+        let (Some(array), index) = (slots.empty, self.eval(index)) else { return };
         let barrier = BarrierRef { array, index };
-        let then = self.nested(|l| l.op(OpKind::BarrierArrive { barrier, cta }));
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        self.when(cond, |l| l.op(OpKind::BarrierArrive { barrier, cta }));
     }
 
     /// The next slot; after the last the first again, a phase later.
@@ -147,22 +149,14 @@ impl<'a> Lowering<'a> {
             At::Only { parity } => return self.flip(parity),
             At::Own => return,
         };
-        let (number, one) = (self.read(slot), self.int(1));
-        let next = self.binary(BinaryOp::Add, number, one);
-        self.op(OpKind::Set { reg: slot, value: next });
-        let (number, count) = (self.read(slot), self.int(i64::from(slots.count)));
-        let cond = self.binary(BinaryOp::Eq, number, count);
-        let then = self.nested(|l| {
-            let zero = l.int(0);
-            l.op(OpKind::Set { reg: slot, value: zero });
+        self.set(slot, slot + 1);
+        self.when(slot.equals(slots.count), |l| {
+            l.set(slot, 0);
             l.flip(parity);
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
     fn flip(&mut self, parity: RegId) {
-        let (value, one) = (self.read(parity), self.int(1));
-        let flipped = self.binary(BinaryOp::BitXor, value, one);
-        self.op(OpKind::Set { reg: parity, value: flipped });
+        self.set(parity, parity ^ 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Tiles by TMA: one thread asks for the boxes that a tile is made of, which arrive swizzled and complete the slot's barrier.
 
 use super::super::*;
+use super::load::Target;
 use super::{Load, Sharing};
 use crate::layout::TmaPlan;
 
@@ -31,15 +32,10 @@ impl Lowering<'_> {
 
     /// Asks for one tile, which goes to its array from element `base`: all its boxes, or this block's part of one that blocks of the
     /// cluster share.
-    pub(super) fn load_boxes(
-        &mut self,
-        load: &Load,
-        (boxes, sharing): (&TmaPlan, Option<Sharing>),
-        map: MapId,
-        (shared, base): (SharedId, ValueId),
-        barrier: BarrierRef,
-    ) {
-        let size = load.dtype().bytes();
+    pub(super) fn load_boxes(&mut self, load: &Load, (boxes, sharing): (&TmaPlan, Option<Sharing>), to: Target) {
+        let Target { shared, base, barrier } = to;
+        let map = self.tensor_map(load.tensor, boxes, false);
+        let size = load.dtype.bytes();
         let part = sharing.map(|of| (self.part_of_tile(&of), self.sharing_ranks(&of), part_step(boxes)));
         for piece in boxes.boxes.iter().filter(|b| b.part == 0) {
             let rank = piece.coordinates.len();
@@ -49,18 +45,13 @@ impl Lowering<'_> {
                 if let Some((part, _, (steps, _))) = &part
                     && steps[axis] != 0
                 {
-                    let step = self.int(i64::from(steps[axis]));
-                    let shift = self.binary(BinaryOp::Mul, *part, step);
-                    coordinate = self.binary(BinaryOp::Add, coordinate, shift);
+                    coordinate = self.binary(BinaryOp::Add, coordinate, *part * steps[axis]);
                 }
                 coordinates.push(coordinate);
             }
-            let within = self.int(i64::from(piece.offset / size));
-            let mut offset = self.binary(BinaryOp::Add, base, within);
+            let mut offset = self.binary(BinaryOp::Add, base, piece.offset / size);
             if let Some((part, _, (_, bytes))) = &part {
-                let step = self.int(i64::from(bytes / size));
-                let shift = self.binary(BinaryOp::Mul, *part, step);
-                offset = self.binary(BinaryOp::Add, offset, shift);
+                offset = self.binary(BinaryOp::Add, offset, *part * (bytes / size));
             }
             let multicast = part.as_ref().map(|(_, mask, _)| *mask);
             let evict = load.evict;
@@ -71,7 +62,6 @@ impl Lowering<'_> {
     /// The coordinate on an axis of what is `within` elements behind the first of a tile that begins at `start`.
     pub(in crate::lower) fn coordinate(&mut self, start: &[ExprId], axis: usize, within: u32) -> ValueId {
         let first = self.first_coordinate(start, axis);
-        let within = self.int(i64::from(within));
         self.binary(BinaryOp::Add, first, within)
     }
 

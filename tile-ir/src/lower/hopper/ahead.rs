@@ -29,7 +29,7 @@ const FEW: i64 = 2;
 
 /// Where the ring stands: the loop over tiles that holds it, if any, and the statements around it.
 struct Path<'a> {
-    persistent: Option<StmtId>,
+    persistent: Option<PersistentLoop<'a>>,
     around: &'a [StmtId],
 }
 
@@ -69,18 +69,13 @@ impl<'a> Lowering<'a> {
         let name = self.name("ahead_most");
         let kind = ParameterKind::Ahead(stages);
         self.program.params.push(Parameter { name, ty: ValueType::Index, kind });
-        let ahead = self.reg("ahead", ValueType::Index, true);
-        let zero = self.int(0);
-        self.op(OpKind::Let { reg: ahead, value: Some(zero) });
+        let ahead = self.variable("ahead", ValueType::Index, 0);
         let kernel = self.kernel;
         let needed = &self.slice_for(roles, |load| load.independent).vars;
         self.indices(&kernel.body, needed);
-        match path.persistent.map(|stmt| &kernel.stmts[stmt].kind) {
-            Some(StmtKind::Persistent { vars, extents, contiguous, .. }) => {
-                let vars: Vec<Option<VarId>> = vars.iter().map(|v| needed.contains(v).then_some(*v)).collect();
-                self.first_tile(&vars, extents, *contiguous, |l| l.fill_first((ring, channel), &path, needed, ahead));
-            }
-            _ => self.fill_first((ring, channel), &path, needed, ahead),
+        match &path.persistent {
+            Some(tiles) => self.first_tile(tiles, needed, |l| l.fill_first((ring, channel), &path, needed, ahead)),
+            None => self.fill_first((ring, channel), &path, needed, ahead),
         }
         Some(ahead)
     }
@@ -98,7 +93,7 @@ impl<'a> Lowering<'a> {
         }
         let tiles = kernel.persistent().filter(|tiles| kernel.body.contains(&tiles.stmt) && holds(tiles.body))?;
         let straight = straight(&kernel.body) && straight(tiles.body);
-        straight.then_some(Path { persistent: Some(tiles.stmt), around: tiles.body })
+        straight.then_some(Path { around: tiles.body, persistent: Some(tiles) })
     }
 
     /// The indices that a body declares and coordinates are made of.
@@ -134,38 +129,31 @@ impl<'a> Lowering<'a> {
         let most = self.param(ParameterKind::Ahead(stages));
         let few = self.int(FEW);
         let few = self.binary(BinaryOp::Min, most, few);
-        let rings = self.int(i64::from(LONG * stages));
-        let mut long = self.binary(BinaryOp::Ge, trips, rings);
+        let mut long = self.binary(BinaryOp::Ge, trips, LONG * stages);
         for extent in self.sharing_extents(ring, path) {
-            let (extent, one) = (self.value(extent), self.int(1));
-            let alone = self.binary(BinaryOp::Le, extent, one);
-            long = self.binary(BinaryOp::And, long, alone);
+            let extent = self.value(extent);
+            long = self.binary(BinaryOp::And, long, extent.at_most(1));
         }
         let chosen = self.push(ValueKind::Select(long, most, few), ValueType::Index);
         let count = self.binary(BinaryOp::Min, chosen, trips);
-        self.op(OpKind::Set { reg: ahead, value: count });
+        self.set(ahead, count);
         let [start, step] = [*start, *step].map(|e| self.value(e));
-        let count = self.read(ahead);
-        let length = self.binary(BinaryOp::Mul, count, step);
-        let end = self.binary(BinaryOp::Add, start, length);
+        let end = self.binary(BinaryOp::Add, start, ahead * step);
         self.counted_loop(*var, [start, end, step], Unroll::By(1), |l| {
             l.indices(body, needed);
             let (number, loads) = (l.read(slot), ring.loads().collect::<Vec<_>>());
             l.request(&channel.slots, number, &loads, |load| load.independent);
-            let one = l.int(1);
-            let next = l.binary(BinaryOp::Add, number, one);
-            l.op(OpKind::Set { reg: slot, value: next });
+            l.set(slot, number + 1);
         });
-        let zero = self.int(0);
-        self.op(OpKind::Set { reg: slot, value: zero });
+        self.set(slot, 0);
     }
 
     /// The extents of the grid along which tiles share what is loaded ahead.
     fn sharing_extents(&self, ring: &Ring, path: &Path<'a>) -> Vec<ExprId> {
         let kernel = self.kernel;
         let mut axes: Vec<(VarId, ExprId)> = kernel.grid.iter().map(|a| (a.var, a.extent)).collect();
-        if let Some(StmtKind::Persistent { vars, extents, .. }) = path.persistent.map(|s| &kernel.stmts[s].kind) {
-            axes.extend(vars.iter().copied().zip(extents.iter().copied()));
+        if let Some(tiles) = &path.persistent {
+            axes.extend(tiles.vars.iter().copied().zip(tiles.extents.iter().copied()));
         }
         let early = || ring.loads().filter(|load| load.independent);
         let shares = |(var, _): &(VarId, ExprId)| {

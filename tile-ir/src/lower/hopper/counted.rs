@@ -26,7 +26,7 @@ pub(in crate::lower) struct Counted {
     counter: AccessId,
     /// The word.
     number: SharedId,
-    slots: Slots,
+    pub(super) slots: Slots,
 }
 
 impl<'a> Lowering<'a> {
@@ -45,20 +45,6 @@ impl<'a> Lowering<'a> {
         Some(Counted { counter, number, slots: self.only_slot("next_tile", true) })
     }
 
-    /// One thread makes the barriers.
-    pub(super) fn set_up_counted(&mut self, readers: u32) {
-        let Some(counted) = self.counted.clone() else { return };
-        let zero = self.int(0);
-        self.init_slot(&counted.slots, zero, readers);
-    }
-
-    /// Declares which phase a partition is at.
-    pub(super) fn enter_counted(&mut self, parity: i64) {
-        if let Some(counted) = self.counted.clone() {
-            self.enter(&counted.slots, parity);
-        }
-    }
-
     /// Where a tile begins: the producer asks for the number of the next one, where there are many tiles. Consumers, who are told, have none
     /// yet.
     pub(in crate::lower) fn count_tile(&mut self, counted: &Counted, [total, blocks]: [ValueId; 2]) -> Option<RegId> {
@@ -66,31 +52,21 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let word = ValueType::Element(Dtype::U32);
-        let (number, zero) = (self.reg("counted", word, true), self.push(ValueKind::Int(0), word));
-        self.op(OpKind::Let { reg: number, value: Some(zero) });
-        let many = self.are_many(BinaryOp::Gt, [total, blocks]);
-        self.count_where(many, counted, number);
+        let zero = self.push(ValueKind::Int(0), word);
+        let number = self.variable("counted", word, zero);
+        self.count_where(total.above(Term::from(MANY) * blocks), counted, number);
         Some(number)
     }
 
-    /// Whether there are more (or at most as many) tiles than [`MANY`] a block.
-    fn are_many(&mut self, op: BinaryOp, [total, blocks]: [ValueId; 2]) -> ValueId {
-        let many = self.int(MANY);
-        let some = self.binary(BinaryOp::Mul, many, blocks);
-        self.binary(op, total, some)
-    }
-
     /// Counts a tile where `cond` holds.
-    fn count_where(&mut self, cond: ValueId, counted: &Counted, number: RegId) {
+    fn count_where(&mut self, cond: Term, counted: &Counted, number: RegId) {
         let word = ValueType::Element(Dtype::U32);
-        let then = self.nested(|l| {
+        self.when(cond, |l| {
             let (memory, one) = (l.memory(counted.counter), l.push(ValueKind::Int(1), word));
             let old = l.reg("taken", word, false);
             l.op(OpKind::Atomic { op: AtomicOp::Add, memory, value: one, old: Some(old), ordered: false });
-            let value = l.read(old);
-            l.op(OpKind::Set { reg: number, value });
+            l.set(number, old);
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
     /// Where a tile ends: `tile`, which goes on by the number of blocks, becomes the number that was counted. `total` tiles there are.
@@ -101,31 +77,26 @@ impl<'a> Lowering<'a> {
         tile: RegId,
         [total, blocks]: [ValueId; 2],
     ) {
-        let (word, span, zero) = (ValueType::Element(Dtype::U32), self.span, self.int(0));
-        let memory = Memory { space: Space::Shared(counted.number), offset: zero, guard: None, span };
+        let (word, zero) = (ValueType::Element(Dtype::U32), self.int(0));
+        let memory = self.at(counted.number, zero);
         let next = match (number, self.roles.clone()) {
             (Some(number), _) => {
-                let few = self.are_many(BinaryOp::Le, [total, blocks]);
-                self.count_where(few, counted, number);
+                self.count_where(total.at_most(Term::from(MANY) * blocks), counted, number);
                 self.await_empty(&counted.slots, zero);
                 let value = self.read(number);
-                self.op(OpKind::Store { memory, value });
+                self.store(memory, value);
                 self.op(OpKind::BarrierArrive { barrier: counted.slots.full(zero), cta: None });
                 self.advance(&counted.slots);
                 let next = self.push(ValueKind::Cast(value), ValueType::Index);
-                let one = self.int(1);
-                let last = self.binary(BinaryOp::Sub, total, one);
-                let is_last = self.binary(BinaryOp::Eq, next, last);
-                let then = self.nested(|l| {
+                self.when(next.equals(total - 1), |l| {
                     let (memory, zero) = (l.memory(counted.counter), l.push(ValueKind::Int(0), word));
                     l.op(OpKind::Atomic { op: AtomicOp::Min, memory, value: zero, old: None, ordered: false });
                 });
-                self.op(OpKind::If { cond: is_last, then, otherwise: Vec::new() });
                 next
             }
             (None, Some(roles)) => {
                 self.await_full(&counted.slots, zero);
-                let value = self.push(ValueKind::Load(memory), word);
+                let value = self.fetch(memory);
                 let value = self.push(ValueKind::Cast(value), ValueType::Index);
                 let next = self.once("counted", value);
                 self.give_back_once(&roles, &counted.slots, true);
@@ -133,6 +104,6 @@ impl<'a> Lowering<'a> {
             }
             (None, None) => return self.bug("a tile that nobody counted"),
         };
-        self.op(OpKind::Set { reg: tile, value: next });
+        self.set(tile, next);
     }
 }

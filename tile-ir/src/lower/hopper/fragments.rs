@@ -3,7 +3,7 @@
 
 use super::super::block;
 use super::super::schedule::Layouts;
-use super::super::uses::each;
+use super::super::uses::{allocated, each};
 use super::plan::{Planner, Reason, accumulator};
 use crate::ir::*;
 use crate::layout::Fragment;
@@ -20,47 +20,39 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let mut layouts = Layouts { fragments: wanted, ..Layouts::default() };
         self.meet(&mut layouts)?;
-        let mut allocated = Vec::new();
-        each(kernel, &kernel.body, &mut |stmt| {
-            if let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind
-                && kernel.buffers[buffer].scope == Scope::Fragment
-            {
-                allocated.push(buffer);
-            }
-        });
+        let allocated = allocated(kernel, Scope::Fragment);
         for &buffer in &allocated {
-            let extents = kernel.buffer_extents(buffer);
-            let [rows, cols] = extents[..] else { continue };
+            let [rows, cols] = kernel.buffer_extents(buffer)[..] else { continue };
             if layouts.fragments.contains_key(&buffer) {
                 continue;
             }
             let alike = layouts.fragments.values().find(|f| (rows, cols) == (f.rows(), f.cols())).copied();
             let made = alike.map_or_else(|| accumulator(rows, cols, consumers), Ok);
             let name = &kernel.buffers[buffer].name;
-            let layout = made.map_err(|e| Reason { text: format!("fragment `{name}`: {e}"), span })?;
+            let layout = made.map_err(|e| Reason::new(format!("fragment `{name}`: {e}"), span))?;
             layouts.fragments.insert(buffer, layout);
         }
         // A fragment of one axis takes the layout of the tile that it is used with.
         self.meet(&mut layouts)?;
         for buffer in allocated {
             let name = &kernel.buffers[buffer].name;
-            match layouts.fragments.get(&buffer) {
-                None => return Err(Reason { text: format!("fragment `{name}`: it meets no tile"), span }),
+            let why = match layouts.fragments.get(&buffer) {
+                None => "it meets no tile",
                 // Its threads hold rows that are not the tile's.
                 Some(layout) if layouts.kept.contains_key(&buffer) && !layout.is_whole() => {
-                    let text = format!("fragment `{name}`: it is of a tile of fewer than 64 rows");
-                    return Err(Reason { text, span });
+                    "it is of a tile of fewer than 64 rows"
                 }
-                Some(_) => {}
-            }
+                Some(_) => continue,
+            };
+            return Err(Reason::new(format!("fragment `{name}`: {why}"), span));
         }
         Ok(layouts)
     }
 
     fn meet(&self, layouts: &mut Layouts) -> Result<(), Reason> {
         block::meet(self.kernel, layouts).map_err(|all| match all.first() {
-            Some(first) => Reason { text: first.message.clone(), span: first.primary },
-            None => Reason { text: "its fragments disagree".into(), span: self.span() },
+            Some(first) => Reason::new(&first.message, first.primary),
+            None => Reason::new("its fragments disagree", self.span()),
         })
     }
 

@@ -14,7 +14,7 @@ use crate::layout::{Formula, Fragment};
 const MOST: u32 = 8;
 
 /// An access of a loop over a fragment that is loaded ahead.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Held {
     access: AccessId,
     /// An element for each of a thread's rows.
@@ -32,14 +32,9 @@ impl<'a> Lowering<'a> {
         let mut registers = 0;
         for &stmt in work {
             let StmtKind::Parallel { vars, body, .. } = &kernel.stmts[stmt].kind else { continue };
-            let (&[row, col], Some(fragment)) = (&vars[..], self.fragment_of(body)) else { continue };
-            let Some(layout) = self.fragments[fragment].filter(|held| held.kept.is_none()).map(|held| held.layout)
-            else {
-                continue;
-            };
-            if !layout.is_whole() {
-                continue;
-            }
+            let fragment = self.fragment_of(body).and_then(|fragment| self.fragments[fragment]);
+            let fragment = fragment.filter(|held| held.kept.is_none() && held.layout.is_whole());
+            let (&[row, col], Some(fragment::Registers { layout, .. })) = (&vars[..], fragment) else { continue };
             for access in self.certain_loads(ring, [row, col], work, body) {
                 let place = kernel.accesses[access].place;
                 registers += layout.slots(0);
@@ -49,7 +44,6 @@ impl<'a> Lowering<'a> {
                 let name = format!("{}_held", kernel.place_name(place));
                 let dtype = self.dtype_of(place);
                 let local = self.local(&name, dtype, layout.slots(0));
-                self.op(OpKind::Local { local });
                 all.push(Held { access, local, layout, vars: [row, col] });
             }
         }
@@ -66,34 +60,17 @@ impl<'a> Lowering<'a> {
                 own.push(var);
             }
         });
-        let mut left = Vec::new();
-        for &stmt in body {
-            if let StmtKind::Let { value: Some(value), .. }
-            | StmtKind::Assign { value, .. }
-            | StmtKind::Store { value, .. } = kernel.stmts[stmt].kind
-            {
-                left.push(value);
-            }
-        }
         let mut found = Vec::new();
+        let certain =
+            |kind: &&StmtKind| matches!(kind, StmtKind::Let { .. } | StmtKind::Assign { .. } | StmtKind::Store { .. });
+        let kinds = body.iter().map(|s| &kernel.stmts[*s].kind).filter(certain);
+        let mut left: Vec<ExprId> = kinds.flat_map(StmtKind::values).collect();
         while let Some(expr) = left.pop() {
             match &kernel.exprs[expr].kind {
-                ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => left.push(*a),
+                // The other operands are evaluated only for some values of the first.
                 ExprKind::Binary(BinaryOp::And | BinaryOp::Or, a, _) | ExprKind::If(a, _, _) => left.push(*a),
-                ExprKind::Binary(_, a, b) => left.extend([a, b]),
-                ExprKind::Math(_, args) => left.extend(args),
-                ExprKind::Select(a, b, c) => left.extend([a, b, c]),
                 ExprKind::Load(access) => found.extend(self.is_held(ring, *access, row, &own).then_some(*access)),
-                ExprKind::Int(_)
-                | ExprKind::Bool(_)
-                | ExprKind::Float(_)
-                | ExprKind::Var(_)
-                | ExprKind::Dim(_)
-                | ExprKind::Scalar(_)
-                | ExprKind::Const(_)
-                | ExprKind::Bits(_)
-                | ExprKind::Special(..)
-                | ExprKind::Present(_) => {}
+                kind => kind.operands(kernel, &mut |operand| left.push(operand)),
             }
         }
         found.sort_unstable();
@@ -119,38 +96,30 @@ impl<'a> Lowering<'a> {
 
     /// Loads what is held, at the iteration that variables and slots stand for now.
     pub(super) fn load_held(&mut self, held: &[Held]) {
-        let span = self.span;
         for Held { access, local, layout, vars } in held {
             self.unrolled("i", layout.slots(0), |l, slot| {
-                let register = l.formula(&layout.representative(0, Formula::Symbol(0)), &[slot]);
+                let register = l.representative(layout, 0, slot);
                 let position = l.element_position(layout, register);
-                let outer = vars.map(|var| l.vars[var]);
-                for (var, value) in vars.iter().zip(position) {
-                    l.vars[*var] = Some(Binding::Value(value));
-                }
-                let dtype = l.dtype_of(l.kernel.accesses[*access].place);
+                let outer = [0, 1].map(|at| l.vars[vars[at]].replace(Binding::Value(position[at])));
                 let memory = l.memory(*access);
-                let value = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
-                let memory = Memory { space: Space::Local(*local), offset: slot, guard: None, span };
-                l.op(OpKind::Store { memory, value });
-                for (var, binding) in vars.iter().zip(outer) {
-                    l.vars[*var] = binding;
-                }
+                let value = l.fetch(memory);
+                l.put(*local, slot, value);
+                vars.iter().zip(outer).for_each(|(var, binding)| l.vars[*var] = binding);
             });
         }
     }
 
-    /// Whether the work being lowered finds an access in registers.
-    pub(in super::super) fn is_held_now(&self, access: AccessId) -> bool {
-        self.held.iter().any(|held| held.access == access)
+    /// The registers in which the work on a product finds an access, if it does.
+    pub(in super::super) fn held_access(&self, access: AccessId) -> Option<Held> {
+        self.held.values().flatten().find(|held| held.access == access).copied()
     }
 
     /// The element of an access that is held, in a loop over a fragment.
     pub(in super::super) fn held_element(&mut self, access: AccessId) -> Option<Memory> {
-        let Held { local, layout, .. } = self.held.iter().find(|held| held.access == access)?.clone();
-        let register = self.register?;
+        let Held { local, layout, .. } = self.held_access(access)?;
+        let (register, _) = self.element.register?;
         let offset = self.formula(&layout.slot(0, Formula::Symbol(0)), &[register]);
-        Some(Memory { space: Space::Local(local), offset, guard: None, span: self.span })
+        Some(self.at(local, offset))
     }
 
     /// Whether work reads the slots of a ring only in accesses that are held.

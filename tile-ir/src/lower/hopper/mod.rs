@@ -19,9 +19,9 @@
 //! | [`plan`] | what qualifies, whose each shared array is, layouts of the slots, warpgroups, registers |
 //! | [`fragments`] | layouts of fragments that no product decides on |
 //! | [`operand`] | left operands in registers: packed from a sum, or loaded by `ldmatrix` |
-//! | [`resident`] | tiles that are loaded once and stay while loops go round |
+//! | [`resident`] | tiles that are loaded once: that stay while loops go round, or are fetched while the loop before goes on |
 //! | [`roles`] | set-up of the barriers, the split into producer and consumers |
-//! | [`produce`], [`consume`] | both sides of a loop that loads |
+//! | [`produce`], [`consume`] | both sides of a loop that loads; products of one iteration in flight while the next one's are issued |
 //! | [`threads`] | a block whose consumers are the author's threads, not warpgroups |
 //! | [`alternating`] | the consumers' side of a loop whose product is issued an iteration ahead of the work on it |
 //! | [`held`] | what that work reads of memory, loaded while the product runs |
@@ -47,7 +47,6 @@ mod store;
 mod threads;
 mod turns;
 
-pub(super) use consume::Accumulates;
 pub(super) use counted::Counted;
 pub(super) use held::Held;
 pub(super) use plan::{Plan, Reason, plan, plan_rows};

@@ -88,16 +88,15 @@ impl<'a> Lowering<'a> {
 
     /// Packs what the fragment holds now.
     pub(super) fn pack_left_words(&mut self, product: &Product, local: LocalId) {
-        let Some(held) = self.fragments[product.a.0] else { return self.bug("a left operand has no registers") };
-        let (steps, span) = (held.layout.left_steps(), self.span);
+        let Some(held) = self.held_in(product.a.0) else { return };
+        let steps = held.layout.left_steps();
         for block in 0..product.blocks {
             for step in 0..steps {
                 for word in 0..Fragment::LEFT_WORDS {
                     let number = self.int(i64::from(block));
                     let value = self.left_word(&held, number, step, word);
                     let offset = self.left_offset(product, block, step, word);
-                    let memory = Memory { space: Space::Local(local), offset, guard: None, span };
-                    self.op(OpKind::Store { memory, value });
+                    self.put(local, offset, value);
                 }
             }
         }
@@ -113,17 +112,14 @@ impl<'a> Lowering<'a> {
     pub(super) fn load_from_slot(&mut self, roles: &Roles, from: BufferId, to: BufferId) -> bool {
         let (Some(held), Some(shared)) = (self.fragments[to], self.shared[from]) else { return false };
         let Some(&tile) = self.layouts.shared.get(&from) else { return false };
-        let span = self.span;
         let dtype = tile.dtype();
-        let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
-        let lane = self.once("lane", lane);
+        let lane = self.once("lane", Special::Lane);
         let thread = self.compute_thread();
         let warp = self.formula(&Formula::Symbol(0).over(32), &[thread]);
         let warp = self.once("row_warp", warp);
         let base = self.slot_elements(roles, from, tile.bytes() / dtype.bytes());
         let name = format!("{}_loaded", self.kernel.buffers[to].name);
         let words = self.local(&name, Dtype::U32, 4);
-        self.op(OpKind::Local { local: words });
         for quad in 0..held.layout.words() / 4 {
             let Ok(access) = MatrixAccess::new(&held.layout, quad * 4, 4, false) else {
                 self.bug("words that ldmatrix does not load");
@@ -132,19 +128,13 @@ impl<'a> Lowering<'a> {
             let (row, col) = held.layout.warp_origin(Formula::Symbol(0));
             let bytes = access.offset(&tile, row, col, Formula::Symbol(1));
             let elements = self.formula(&bytes.over(dtype.bytes()), &[warp, lane]);
-            let offset = self.binary(BinaryOp::Add, base, elements);
-            let memory = Memory { space: Space::Shared(shared), offset, guard: None, span };
-            let start = self.int(0);
+            let (memory, start) = (self.at(shared, base + elements), self.int(0));
             self.op(OpKind::LoadMatrix { local: words, start, memory, count: 4, transposed: false });
             for element in 0..8u32 {
-                let offset = self.int(i64::from(element / 2));
-                let memory = Memory { space: Space::Local(words), offset, guard: None, span };
-                let word = self.push(ValueKind::Load(memory), ValueType::Element(Dtype::U32));
+                let word = self.get(words, element / 2);
                 let kind = ValueKind::Unpack(dtype, word, element % 2 == 1);
                 let value = self.push(kind, ValueType::Element(dtype));
-                let offset = self.int(i64::from(quad * 8 + element));
-                let memory = Memory { space: Space::Local(held.local), offset, guard: None, span };
-                self.op(OpKind::Store { memory, value });
+                self.put(held.local, quad * 8 + element, value);
             }
         }
         true
@@ -153,8 +143,7 @@ impl<'a> Lowering<'a> {
     /// The first element of the slot of an array that the partition is at; 0 of an array that is no channel's.
     fn slot_elements(&mut self, roles: &Roles, buffer: BufferId, elements: u32) -> ValueId {
         let Some(channel) = roles.channel_of(buffer) else { return self.int(0) };
-        let (slot, elements) = (self.slot(&channel.slots, None), self.int(i64::from(elements)));
-        let base = self.binary(BinaryOp::Mul, slot, elements);
-        self.once("slot_start", base)
+        let slot = self.slot(&channel.slots, None);
+        self.once("slot_start", slot * elements)
     }
 }

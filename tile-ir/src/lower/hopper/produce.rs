@@ -13,7 +13,7 @@ impl<'a> Lowering<'a> {
         }
         let cond = match split {
             Split::Warpgroups => self.is_issuer(split, warp),
-            Split::Threads(_) => self.push(ValueKind::Special(Special::Elected), ValueType::BOOL),
+            Split::Threads(_) => self.eval(Special::Elected),
         };
         let then = self.nested(|l| {
             l.enter_channels(roles, 1);
@@ -48,13 +48,11 @@ impl<'a> Lowering<'a> {
         if let StmtKind::For { body, .. } = &self.kernel.stmts[stmt].kind
             && let Some(ring) = roles.plan.ring(stmt)
         {
-            if roles.plan.rings.first().is_some_and(|first| first.at.stmt == stmt) {
-                self.fill_resident(roles);
-            }
+            self.fetch_once(roles, stmt);
             self.produce(roles, (ring, slice), body);
             return true;
         }
-        self.fill_late(roles, stmt)
+        self.fetch_once(roles, stmt)
     }
 
     /// The producer's loop: for every iteration, when its slots are empty, say how many bytes will come and ask for them.
@@ -75,12 +73,8 @@ impl<'a> Lowering<'a> {
                 None => fill(l),
                 Some(ahead) => {
                     // These slots were requested before `griddepcontrol.wait`: do not request them again.
-                    let (left, zero, one) = (l.read(ahead), l.int(0), l.int(1));
-                    let cond = l.binary(BinaryOp::Gt, left, zero);
-                    let fewer = l.binary(BinaryOp::Sub, left, one);
-                    let then = l.nested(|l| l.op(OpKind::Set { reg: ahead, value: fewer }));
-                    let otherwise = l.nested(fill);
-                    l.op(OpKind::If { cond, then, otherwise });
+                    let left = l.eval(ahead.above(0));
+                    l.either(left, |l| l.set(ahead, ahead - 1), fill);
                 }
             }
             for (number, loads) in &ring.fills {

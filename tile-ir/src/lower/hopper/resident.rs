@@ -1,4 +1,4 @@
-//! Resident tiles: loaded once before the pipelined loop, they stay in shared memory through all of its iterations. The queries of
+//! What is loaded once. Resident tiles: loaded before the pipelined loop, they stay in shared memory through all of its iterations. The queries of
 //! an attention, weights that every step shares.
 //!
 //! Contract. In: copies from tensors into operands of products that stand before the loops that load, in the same block of
@@ -15,12 +15,15 @@ use super::roles::Roles;
 use crate::ir::pipeline::is_address;
 use crate::layout::Operand;
 
-/// A tile that is loaded once after the first of the loops that load: the weights of a second product. The producer fetches it while the
-/// consumers are still in the loop.
+/// What is loaded once: all tiles that stay while loops go round; or a tile that is loaded late, after the first of the loops that load, such as
+/// the weights of a second product, which the producer fetches while the consumers are still in the loop.
 #[derive(Clone, Debug)]
-pub(super) struct Late {
-    pub(super) load: Load,
-    /// The last statement that touches it, after which its array is given back.
+pub(super) struct Once {
+    pub(super) loads: Vec<Load>,
+    pub(super) stays: bool,
+    /// Where the producer fetches: at the first of the loops that load, or at the copy of a late tile.
+    pub(super) fetched: StmtId,
+    /// The statement after which the arrays are given back: the last of the loops, or the last that touches a late tile.
     pub(super) last: StmtId,
 }
 
@@ -44,11 +47,7 @@ impl Planner<'_> {
 
     /// The tiles that stay while loops go round, operands that are loaded once, right before; and those that are loaded once after the
     /// first loop. `filled`: the arrays that channels fill. A copy that is neither is the consumers'.
-    pub(super) fn residents(
-        &self,
-        filled: &BTreeSet<BufferId>,
-        operands: &BTreeMap<BufferId, Operand>,
-    ) -> (Vec<Load>, Vec<Late>) {
+    pub(super) fn once(&self, filled: &BTreeSet<BufferId>, operands: &BTreeMap<BufferId, Operand>) -> Vec<Once> {
         let kernel = self.kernel;
         let mut around: &[StmtId] = &[];
         let Some((first, last)) = self.loops.first().zip(self.loops.last()) else { return Default::default() };
@@ -78,10 +77,14 @@ impl Planner<'_> {
             let Some(load) = qualifies.then(|| self.load_boxes(stmt, false, operands).ok()).flatten() else { continue };
             match is_before {
                 true => stay.push(load),
-                false => late.push(Late { load, last: touching.next_back().unwrap_or(stmt) }),
+                false => {
+                    let last = touching.next_back().unwrap_or(stmt);
+                    late.push(Once { loads: vec![load], stays: false, fetched: stmt, last });
+                }
             }
         }
-        (stay, late)
+        let stay = Once { loads: stay, stays: true, fetched: first.stmt, last: last.stmt };
+        Some(stay).filter(|stay| !stay.loads.is_empty()).into_iter().chain(late).collect()
     }
 }
 
@@ -107,95 +110,75 @@ pub(super) fn is_in_loop(kernel: &BoundKernel, body: &[StmtId], stmt: StmtId) ->
     })
 }
 
-impl<'a> Lowering<'a> {
-    /// The arrays, tensor maps and barriers of the tiles that stay: one slot for all.
-    pub(super) fn resident_slot(&mut self, plan: &Plan) -> Option<Slots> {
-        let first = plan.residents.first()?.stmt;
-        plan.residents.iter().for_each(|load| self.declare_slots(load, 1));
-        Some(self.slot_of_copies("resident", first))
+impl Plan {
+    /// Whether threads read some of these tiles, not only tensor cores.
+    fn reads(&self, once: &Once) -> bool {
+        once.loads.iter().any(|load| self.read.contains(&load.buffer))
     }
 
-    /// The arrays, tensor maps and barriers of the tiles that are loaded late.
-    pub(super) fn late_slots(&mut self, plan: &Plan) -> BTreeMap<StmtId, Slots> {
-        let mut all = BTreeMap::new();
-        for late in &plan.late {
-            self.declare_slots(&late.load, 1);
-            all.insert(late.load.stmt, self.slot_of_copies("late", late.load.stmt));
+    /// Whether the first product of a software-pipelined loop gives the tiles back, which alone reads them.
+    fn leaves_early(&self, once: &Once) -> bool {
+        once.stays && !self.reads(once) && self.ring(once.last).is_some_and(|ring| ring.shift.is_some())
+    }
+}
+
+impl Roles {
+    /// What is loaded once, with its slot.
+    fn once(&self) -> impl Iterator<Item = (&Once, &Slots)> {
+        self.plan.once.iter().zip(&self.once)
+    }
+
+    /// The slot of tiles that the first product of a software-pipelined loop gives back: the producer fetches the next ones while threads work on the
+    /// last scores.
+    pub(super) fn left_early(&self, ring: StmtId) -> Option<Slots> {
+        let mut left = self.once().filter(|(once, _)| once.last == ring && self.plan.leaves_early(once));
+        left.next().map(|(_, slots)| *slots).filter(Slots::are_refilled)
+    }
+}
+
+impl Lowering<'_> {
+    /// The arrays, tensor maps and barriers of what is loaded once: a slot for each. It is filled again where a loop stands around the copies.
+    pub(super) fn slots_of_once(&mut self, plan: &Plan) -> Vec<Slots> {
+        let mut all = Vec::new();
+        for Once { loads, stays, .. } in &plan.once {
+            loads.iter().for_each(|load| self.declare_slots(load, 1));
+            let again = loads.iter().any(|load| is_in_loop(self.kernel, &self.kernel.body, load.stmt));
+            all.push(self.only_slot(if *stays { "resident" } else { "late" }, again));
         }
         all
     }
 
-    /// The barriers of a slot, which is filled again where a loop stands around `copy`: one of the copies that fill it, side by side.
-    fn slot_of_copies(&mut self, name: &str, copy: StmtId) -> Slots {
-        let again = is_in_loop(self.kernel, &self.kernel.body, copy);
-        self.only_slot(name, again)
-    }
-
-    /// The producer fetches a tile that is loaded late; whether the statement is its copy.
-    pub(super) fn fill_late(&mut self, roles: &Roles, stmt: StmtId) -> bool {
-        let Some(late) = roles.plan.late.iter().find(|late| late.load.stmt == stmt) else { return false };
-        let Some(slot) = roles.late.get(&stmt) else { return false };
-        self.fetch_once(slot, &[&late.load]);
-        true
-    }
-
-    /// A consumer comes to the copy of a tile that is loaded late; whether the statement is one.
-    pub(super) fn await_late(&mut self, roles: &Roles, stmt: StmtId) -> bool {
-        let Some(slot) = roles.late.get(&stmt) else { return false };
-        self.await_once(slot);
-        true
-    }
-
-    fn await_once(&mut self, slot: &Slots) {
-        let zero = self.int(0);
-        self.await_full(slot, zero);
-    }
-
-    /// After the last statement that touches a tile that is loaded late, its array is given back.
-    pub(in super::super) fn release_late(&mut self, stmt: StmtId) {
-        let Some(roles) = self.roles.clone() else { return };
-        for late in roles.plan.late.iter().filter(|late| late.last == stmt) {
-            let Some(slot) = roles.late.get(&late.load.stmt) else { continue };
-            self.give_back_once(&roles, slot, roles.plan.read.contains(&late.load.buffer));
-        }
-    }
-
-    /// One thread makes the barriers.
-    pub(super) fn set_up_resident(&mut self, roles: &Roles) {
-        for slot in roles.late.values().chain(&roles.resident) {
+    /// The producer comes to a statement: it fetches what is fetched there. Whether there was something.
+    pub(super) fn fetch_once(&mut self, roles: &Roles, stmt: StmtId) -> bool {
+        let mut any = false;
+        for (once, slot) in roles.once().filter(|(once, _)| once.fetched == stmt) {
             let zero = self.int(0);
-            self.init_slot(slot, zero, roles.plan.readers());
+            self.await_empty(slot, zero);
+            self.request(slot, zero, &once.loads.iter().collect::<Vec<_>>(), |_| true);
+            self.advance(slot);
+            any = true;
         }
+        any
     }
 
-    /// The producer fetches the tiles, once their arrays are free.
-    pub(super) fn fill_resident(&mut self, roles: &Roles) {
-        let Some(slot) = &roles.resident else { return };
-        self.fetch_once(slot, &roles.plan.residents.iter().collect::<Vec<_>>());
-    }
-
-    fn fetch_once(&mut self, slot: &Slots, loads: &[&Load]) {
-        let zero = self.int(0);
-        self.await_empty(slot, zero);
-        self.request(slot, zero, loads, |_| true);
-        self.advance(slot);
-    }
-
-    /// A consumer comes to one of the copies: at the first it waits for all. Whether it was one.
-    pub(super) fn await_resident(&mut self, roles: &Roles, stmt: StmtId) -> bool {
-        let Some(slot) = &roles.resident else { return false };
-        let Some(at) = roles.plan.residents.iter().position(|r| r.stmt == stmt) else { return false };
-        if at == 0 {
-            self.await_once(slot);
+    /// A consumer comes to the copy of a tile that is loaded once: at the first of those that come together it waits for all. Whether it was one.
+    pub(super) fn await_once(&mut self, roles: &Roles, stmt: StmtId) -> bool {
+        for (once, slot) in roles.once() {
+            let Some(at) = once.loads.iter().position(|load| load.stmt == stmt) else { continue };
+            if at == 0 {
+                self.await_full(slot, 0);
+            }
+            return true;
         }
-        true
+        false
     }
 
-    /// After the loop, a consumer gives the resident tiles' arrays back to the producer.
-    pub(super) fn release_resident(&mut self, roles: &Roles) {
-        let Some(slot) = &roles.resident else { return };
-        let read = roles.plan.residents.iter().any(|load| roles.plan.read.contains(&load.buffer));
-        self.give_back_once(roles, slot, read);
+    /// After the last statement that needs tiles that are loaded once, their arrays are given back.
+    pub(in super::super) fn release_once(&mut self, stmt: StmtId) {
+        let Some(roles) = self.roles.clone() else { return };
+        for (once, slot) in roles.once().filter(|(once, _)| once.last == stmt && !roles.plan.leaves_early(once)) {
+            self.give_back_once(&roles, slot, roles.plan.reads(once));
+        }
     }
 
     /// Gives a slot back, where it is filled again. `read`: by threads, not only by tensor cores.
@@ -207,8 +190,8 @@ impl<'a> Lowering<'a> {
         if read {
             self.warpgroup_barrier(roles);
         }
-        let (zero, leader) = (self.int(0), self.is_leader(roles));
-        self.give_back(slot, zero, leader, None);
+        let leader = self.is_leader(roles);
+        self.give_back(slot, 0, leader, None);
         self.advance(slot);
     }
 }

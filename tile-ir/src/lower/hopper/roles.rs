@@ -4,6 +4,7 @@ use super::super::channel::{Load, Sharing, Slots, sharers};
 use super::super::*;
 use super::operand::Left;
 use super::plan::{Alternate, BLOCK_ROWS, Plan, Ring, Split, WARP, WARPGROUP};
+use super::resident::Once;
 use super::store::Staging;
 use super::threads::ring_of_threads;
 use std::rc::Rc;
@@ -45,10 +46,8 @@ pub(crate) struct Roles {
     pub(super) ahead: Option<RegId>,
     /// The buffers that sub-tiles go through, where the copy engine stores.
     pub(super) staging: Option<Staging>,
-    /// The slot of resident tiles, which stay through all iterations.
-    pub(super) resident: Option<Slots>,
-    /// The slots of tiles that are loaded late, by their copies.
-    pub(super) late: BTreeMap<StmtId, Slots>,
+    /// The slots of what is loaded once.
+    pub(super) once: Vec<Slots>,
 }
 
 impl<'a> Lowering<'a> {
@@ -66,10 +65,8 @@ impl<'a> Lowering<'a> {
             self.program.launch.min_blocks = Some(1);
         }
         self.remark_plan(&plan);
-        for (channel, load) in
-            plan.rings.iter().flat_map(|ring| &ring.fills).flat_map(|(c, all)| all.iter().map(|l| (*c, l)))
-        {
-            self.declare_slots(load, plan.channels[channel].slots);
+        for (channel, loads) in plan.rings.iter().flat_map(|ring| &ring.fills) {
+            loads.iter().for_each(|load| self.declare_slots(load, plan.channels[*channel].slots));
         }
         // Before the descriptors of those that are operands.
         for &buffer in &plan.own {
@@ -87,8 +84,7 @@ impl<'a> Lowering<'a> {
                 self.program.shared[shared].beyond = (BLOCK_ROWS - product.rows) * tile.panel();
             }
         }
-        let resident = self.resident_slot(&plan);
-        let late = self.late_slots(&plan);
+        let once = self.slots_of_once(&plan);
         self.counted = self.declare_counted(cluster);
         let channels = (plan.channels.iter())
             .map(|channel| ChannelState {
@@ -97,8 +93,7 @@ impl<'a> Lowering<'a> {
             })
             .collect();
         self.declare_inboxes();
-        let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
-        let warp = self.once(if plan.split == Split::Warpgroups { "warp" } else { "warp_index" }, warp);
+        let warp = self.once(if plan.split == Split::Warpgroups { "warp" } else { "warp_index" }, Special::Warp);
         let roles = Roles {
             plan: plan.clone(),
             channels,
@@ -108,12 +103,10 @@ impl<'a> Lowering<'a> {
             descriptors: Vec::new(),
             ahead: None,
             staging: None,
-            resident,
-            late,
+            once,
         };
         let first = self.is_issuer(plan.split, warp);
-        let set_up = self.nested(|l| l.set_up_ring(&roles));
-        self.op(OpKind::If { cond: first, then: set_up, otherwise: Vec::new() });
+        self.when(first, |l| l.set_up_ring(&roles));
         if cluster > 1 {
             self.op(OpKind::ClusterBarrier { relaxed: true });
         }
@@ -122,15 +115,12 @@ impl<'a> Lowering<'a> {
             self.plain_grid();
             self.grid_bindings();
         } else if !kernel.grid.is_empty() {
-            let vars: Vec<VarId> = kernel.grid.iter().map(|a| a.var).collect();
-            let extents: Vec<ExprId> = kernel.grid.iter().map(|a| a.extent).collect();
-            self.line_bindings(&vars, &extents);
-            self.launch_line(&extents);
+            self.grid_line();
         }
         let produces = self.produces(plan.split, warp);
-        let producer = self.nested(|l| l.producer(&roles, warp));
-        let consumers = self.nested(|l| l.consumers(roles, warp));
-        self.op(OpKind::If { cond: produces, then: producer, otherwise: consumers });
+        let then = self.nested(|l| l.producer(&roles, warp));
+        let otherwise = self.nested(|l| l.consumers(roles, warp));
+        self.op(OpKind::If { cond: produces, then, otherwise });
         if self.program.launch.min_blocks.is_none() {
             self.program.launch.min_blocks = Some(self.blocks_that_fit());
         }
@@ -139,72 +129,60 @@ impl<'a> Lowering<'a> {
     /// Says what was chosen.
     fn remark_plan(&mut self, plan: &Plan) {
         let kernel = self.kernel;
+        let name = |buffer: BufferId| &kernel.buffers[buffer].name;
+        let mut say = |at: StmtId, text: String| self.remark(RemarkKind::Choice, kernel.stmts[at].span, text);
+        let pipelined = |what: &str| {
+            format!(
+                "software pipelined: this product of the next iteration is issued before {what} (`.schedule(Cooperative)` keeps them in \
+                 order)"
+            )
+        };
         for (number, ring) in plan.rings.iter().enumerate() {
-            let text = match plan.split {
-                Split::Warpgroups => ring_of_warpgroups(plan, number, ring),
-                Split::Threads(_) => ring_of_threads(plan, ring),
-            };
-            self.remark(RemarkKind::Choice, kernel.stmts[ring.at.stmt].span, text);
+            say(
+                ring.at.stmt,
+                match plan.split {
+                    Split::Warpgroups => ring_of_warpgroups(plan, number, ring),
+                    Split::Threads(_) => ring_of_threads(plan, ring),
+                },
+            );
             match &ring.alternate {
-                Some(Alternate::By(product)) => {
-                    let text = "software pipelined: this product of the next iteration is issued before the work on this one \
-                                (`.schedule(Cooperative)` keeps them in order)";
-                    self.remark(RemarkKind::Choice, kernel.stmts[*product].span, text.to_owned());
-                }
+                Some(Alternate::By(product)) => say(*product, pipelined("the work on this one")),
                 Some(Alternate::No(product, why)) => {
-                    let text =
-                        format!("not software pipelined, the next product waits for the work on this one: {why}");
-                    self.remark(RemarkKind::Choice, kernel.stmts[*product].span, text);
+                    say(
+                        *product,
+                        format!("not software pipelined, the next product waits for the work on this one: {why}"),
+                    );
                 }
                 None => {}
             }
             if let Some(shift) = &ring.shift {
-                let text = "software pipelined: this product of the next iteration is issued before the second one of this \
-                            (`.schedule(Cooperative)` keeps them in order)";
-                self.remark(RemarkKind::Choice, kernel.stmts[shift.first].span, text.to_owned());
+                say(shift.first, pipelined("the second one of this"));
             }
         }
-        for (stmt, product) in &plan.products {
-            if let (buffer, Left::Registers) = product.a {
-                let text = format!("`{}` is multiplied with wgmma from registers", kernel.buffers[buffer].name);
-                self.remark(RemarkKind::Choice, kernel.stmts[*stmt].span, text);
-            }
+        for (stmt, product) in plan.products.iter().filter(|(_, product)| matches!(product.a.1, Left::Registers)) {
+            say(*stmt, format!("`{}` is multiplied with wgmma from registers", name(product.a.0)));
         }
-        for late in &plan.late {
-            let text = format!("`{}` is loaded while the loop before goes on", kernel.buffers[late.load.buffer].name);
-            self.remark(RemarkKind::Choice, kernel.stmts[late.load.stmt].span, text);
-        }
-        for resident in &plan.residents {
-            let text = format!("`{}` is loaded once and stays", kernel.buffers[resident.buffer].name);
-            self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
+        for Once { loads, stays, .. } in plan.once.iter().rev() {
+            let how = if *stays { "loaded once and stays" } else { "loaded while the loop before goes on" };
+            loads.iter().for_each(|load| say(load.stmt, format!("`{}` is {how}", name(load.buffer))));
         }
     }
 
     /// Whether this thread is the producer's: of its warpgroup, or its warp.
     fn produces(&mut self, split: Split, warp: ValueId) -> ValueId {
-        match split {
-            Split::Warpgroups => {
-                let four = self.int(i64::from(WARPGROUP / WARP));
-                self.binary(BinaryOp::Lt, warp, four)
-            }
-            Split::Threads(threads) => {
-                let last = self.int(i64::from(threads / WARP));
-                self.binary(BinaryOp::Eq, warp, last)
-            }
-        }
+        self.eval(match split {
+            Split::Warpgroups => warp.below(WARPGROUP / WARP),
+            Split::Threads(threads) => warp.equals(threads / WARP),
+        })
     }
 
     /// Whether this thread is the one of the producer's that issues its loads.
     pub(super) fn is_issuer(&mut self, split: Split, warp: ValueId) -> ValueId {
         let first = match split {
-            Split::Warpgroups => {
-                let zero = self.int(0);
-                self.binary(BinaryOp::Eq, warp, zero)
-            }
+            Split::Warpgroups => self.binary(BinaryOp::Eq, warp, 0),
             Split::Threads(_) => self.produces(split, warp),
         };
-        let elected = self.push(ValueKind::Special(Special::Elected), ValueType::BOOL);
-        self.binary(BinaryOp::And, first, elected)
+        self.eval(first.and(Special::Elected))
     }
 
     /// One thread makes the barriers.
@@ -222,17 +200,18 @@ impl<'a> Lowering<'a> {
             let readers = roles.plan.readers() * channel.feeders();
             self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, readers));
         }
-        self.set_up_resident(roles);
-        self.set_up_counted(roles.plan.readers());
+        let counted = self.counted.as_ref().map(|counted| counted.slots);
+        let single = roles.once.iter().rev().copied().chain(counted);
+        single.for_each(|slot| self.init_slot(&slot, 0, roles.plan.readers()));
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }
 
     /// Declares where a partition is in every channel.
     pub(super) fn enter_channels(&mut self, roles: &Roles, parity: i64) {
-        let once = roles.late.values().chain(&roles.resident);
-        once.chain(roles.channels.iter().map(|channel| &channel.slots)).for_each(|slots| self.enter(slots, parity));
-        self.enter_counted(parity);
+        let channels = roles.channels.iter().map(|channel| channel.slots);
+        let counted = self.counted.as_ref().map(|counted| counted.slots);
+        roles.once.iter().rev().copied().chain(channels).chain(counted).for_each(|slots| self.enter(&slots, parity));
     }
 
     fn consumers(&mut self, mut roles: Roles, warp: ValueId) {
@@ -244,17 +223,15 @@ impl<'a> Lowering<'a> {
         self.wait_for_previous(plan.split);
         let mut thread = self.push(ValueKind::Thread(0), ValueType::Index);
         if plan.split == Split::Warpgroups {
-            let producers = self.int(i64::from(WARPGROUP));
-            thread = self.binary(BinaryOp::Sub, thread, producers);
+            thread = self.binary(BinaryOp::Sub, thread, WARPGROUP);
         }
         let reg = self.reg("thread", ValueType::Index, false);
-        self.op(OpKind::Let { reg, value: Some(thread) });
+        self.define(reg, thread);
         self.thread = Some(reg);
         let mut thread = self.compute_thread();
         if plan.groups > 1 {
             // Each warpgroup has a tile of its own.
-            let threads = self.int(i64::from(WARPGROUP));
-            thread = self.binary(BinaryOp::Rem, thread, threads);
+            thread = self.binary(BinaryOp::Rem, thread, WARPGROUP);
         }
         self.bind_threads(thread, plan.split != Split::Warpgroups);
         if plan.split == Split::Warpgroups {
@@ -275,35 +252,26 @@ impl<'a> Lowering<'a> {
         if staged {
             // What TMA still reads must outlive the block; its writes are visible when the grid ends.
             let leader = self.is_leader(&roles);
-            let then = self.nested(|l| l.op(OpKind::BulkWait { pending: 0, read: true }));
-            self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });
+            self.when(leader, |l| l.op(OpKind::BulkWait { pending: 0, read: true }));
         }
     }
 
     /// Which warpgroup a consumer's thread is in, and which of its threads it is.
     fn find_warpgroup(&mut self, roles: &mut Roles, warp: ValueId, thread: RegId) {
         let plan = roles.plan.clone();
-        let warps = self.int(i64::from(WARPGROUP / WARP));
-        let group = self.binary(BinaryOp::Div, warp, warps);
-        let one = self.int(1);
-        let group = self.binary(BinaryOp::Sub, group, one);
-        let warpgroup = if plan.warpgroups() == 1 { self.int(0) } else { self.once("consumer", group) };
+        let group = warp / (WARPGROUP / WARP);
+        let warpgroup = if plan.warpgroups() == 1 { self.int(0) } else { self.once("consumer", group - 1) };
         let consumer = if plan.consumers == 1 { self.int(0) } else { warpgroup };
         roles.warpgroup = Some(warpgroup);
         roles.group = (plan.groups > 1).then_some(warpgroup);
-        let within = self.read(thread);
-        let mask = self.int(i64::from(WARPGROUP) - 1);
-        let within = self.binary(BinaryOp::BitAnd, within, mask);
-        let within = self.once("group_thread", within);
+        let within = self.once("group_thread", thread & (WARPGROUP - 1));
         roles.consumer = Some((consumer, within));
     }
 
     /// Whether this thread is the first of its warpgroup, which issues what one thread issues for all.
     pub(super) fn is_leader(&mut self, roles: &Roles) -> ValueId {
-        let within = roles.consumer.map(|(_, within)| within);
-        let within = within.unwrap_or_else(|| self.int(0));
-        let zero = self.int(0);
-        self.binary(BinaryOp::Eq, within, zero)
+        let within = roles.consumer.map_or(Term::Int(0), |(_, within)| within.into());
+        self.eval(within.equals(0))
     }
 
     /// Lowers a statement that means something else to a consumer than to a whole block; false where it does not.
@@ -318,15 +286,15 @@ impl<'a> Lowering<'a> {
             return true;
         }
         if let Some(product) = roles.plan.products.get(&stmt) {
-            self.multiply_at_once(&roles, product);
+            let (words, held) = (self.left_words(product), self.held.get(&stmt).cloned().unwrap_or_default());
+            self.multiply_at_once(&roles, product, words, &held);
             return true;
         }
-        if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
-            if roles.group.is_some() {
-                self.take_turns(&roles, vars, extents, *contiguous, body);
-            } else {
-                self.launch_persistent(extents);
-                self.persistent_loop(vars, extents, *contiguous, None, |l| l.block(body));
+        if let StmtKind::Persistent { extents, body, .. } = kind {
+            self.launch_persistent(extents);
+            match roles.group {
+                Some(group) => self.take_turns(&roles, group, body),
+                None => self.persistent_loop(None, |l| l.block(body)),
             }
             return true;
         }
@@ -341,7 +309,7 @@ impl<'a> Lowering<'a> {
         }
         let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = kind else { return false };
         match (src.place, dst.place) {
-            (Place::Tensor(_), _) => self.await_resident(&roles, stmt) || self.await_late(&roles, stmt),
+            (Place::Tensor(_), _) => self.await_once(&roles, stmt),
             (Place::Buffer(from), to) => match (kernel.buffers[from].scope, to) {
                 (Scope::Shared, Place::Buffer(to)) => {
                     roles.plan.unpacked.contains(&stmt) && self.load_from_slot(&roles, from, to)

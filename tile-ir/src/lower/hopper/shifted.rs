@@ -13,9 +13,11 @@
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
 //! accumulator or the fragment that is its next left operand.
 
-use super::super::channel::Slots;
+use super::super::channel::{Load, Slots};
+use super::super::uses::mentions;
 use super::super::*;
-use super::plan::{Product, Ring, Shift, mentions};
+use super::consume::Consumed;
+use super::plan::{Product, Shift};
 use super::resident::is_in_loop;
 use super::roles::{ChannelState, Roles};
 
@@ -24,7 +26,7 @@ const WIDE: u32 = 128;
 
 /// The parts of a shifted loop's body.
 struct Parts<'p> {
-    ring: &'p Ring,
+    at: &'p Consumed<'p>,
     /// Indices.
     lets: &'p [StmtId],
     first: &'p Product,
@@ -49,36 +51,26 @@ struct Parts<'p> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Lowers the consumers' loop; `body` is without the loads. Whether the tiles that stay have been given back.
-    pub(super) fn consume_shifted(
-        &mut self,
-        roles: &Roles,
-        ring: &Ring,
-        shift: &Shift,
-        body: &[StmtId],
-        [start, end, step]: [ValueId; 3],
-    ) -> bool {
+    /// Lowers the consumers' loop.
+    pub(super) fn consume_shifted(&mut self, at: &Consumed<'_>, shift: &Shift) {
+        let Consumed { roles, ring, ref body, range: [start, end, step], .. } = *at;
         let kernel = self.kernel;
         let products = &roles.plan.products;
         let position = |stmt: StmtId| body.iter().position(|s| *s == stmt);
         let (Some(one), Some(two), Some(first), Some(second)) =
             (position(shift.first), position(shift.second), products.get(&shift.first), products.get(&shift.second))
         else {
-            self.bug("a shifted loop without its products");
-            return true;
+            return self.bug("a shifted loop without its products");
         };
         let between = &body[one + 1..two];
         let touches = |stmt: &StmtId| mentions(kernel, *stmt, second.acc) || mentions(kernel, *stmt, second.a.0);
         let free = between.iter().position(touches).unwrap_or(between.len());
-        let is_late =
-            |number: &usize| roles.plan.channels[*number].buffers.iter().any(|buffer| shift.late.contains(buffer));
-        let channels = |late: bool| -> Vec<&ChannelState> {
-            let numbers = ring.fills.iter().map(|(number, _)| number).filter(|number| is_late(number) == late);
-            numbers.map(|number| &roles.channels[*number]).collect()
-        };
+        let is_late = |fill: &&(usize, Vec<Load>)| fill.1.iter().any(|load| shift.late.contains(&load.buffer));
+        let (late, early): (Vec<_>, Vec<_>) = ring.fills.iter().partition(is_late);
+        let [early, late] =
+            [early, late].map(|fills| fills.iter().map(|(number, _)| &roles.channels[*number]).collect());
         let Some(words) = self.declare_left_words(second) else {
-            self.bug("the second product of a shifted loop has no left operand in registers");
-            return true;
+            return self.bug("the second product of a shifted loop has no left operand in registers");
         };
         // Words are packed right behind the conversion: a branch between them, such as one around the rescaling, would keep ptxas from
         // converting two elements at once.
@@ -95,128 +87,97 @@ impl<'a> Lowering<'a> {
             && !indices.contains(&ring.at.var)
             && !body[..two].iter().any(declares)
             && !rest.iter().any(|stmt| mentions(kernel, *stmt, first.acc));
-        let parts = Parts {
-            ring,
-            lets: &body[..one],
-            first,
-            second,
-            words,
-            work,
-            operand,
-            rest,
-            holds,
-            defers,
-            early: channels(false),
-            late: channels(true),
-            resident: self.resident_of_first(roles, ring),
-        };
-        let cond = self.binary(BinaryOp::Lt, start, end);
+        let (lets, resident) = (&body[..one], roles.left_early(ring.at.stmt));
+        let parts = Parts { at, lets, first, second, words, work, operand, rest, holds, defers, early, late, resident };
+        let cond = self.eval(start.below(end));
         let then = self.nested(|l| {
-            // Every iteration is a barrier of the consumers where they read arrays that they fill themselves.
-            if ring.meets {
-                l.block_barrier();
-            }
             let reg = l.variable_reg(ring.at.var);
-            l.op(OpKind::Let { reg, value: Some(start) });
-            l.block(parts.lets);
-            l.await_slots(parts.ring, &parts.early);
-            l.multiply_at_once(roles, parts.first);
-            l.leave_slots(roles, &parts.early);
-            let next = l.binary(BinaryOp::Add, start, step);
-            l.leave_resident(roles, &parts, Some([next, end]));
+            l.begin_iteration(&parts, Some((reg, start)));
+            l.await_slots(ring, &parts.early);
+            l.multiply_at_once(roles, parts.first, None, &[]);
+            l.leave_and_advance(roles, &parts.early);
+            let next = l.eval(start + step);
+            l.leave_resident(&parts, Some(next));
             l.block(work);
             l.finish_iteration(&parts);
-            l.await_next(&parts, next, end);
-            l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| {
-                if ring.meets {
-                    l.block_barrier();
-                }
-                l.shifted_iteration(roles, &parts, [end, step]);
-            });
-            l.deferred(&parts);
-            l.await_slots(parts.ring, &parts.late);
-            l.multiply_words_at_once(roles, second, Some(words));
-            l.leave_slots(roles, &parts.late);
+            l.await_next(&parts, next);
+            l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| l.shifted_iteration(&parts));
+            if parts.defers {
+                l.block(parts.rest);
+            }
+            l.await_slots(ring, &parts.late);
+            l.multiply_at_once(roles, second, Some(words), &[]);
+            l.leave_and_advance(roles, &parts.late);
         });
-        let otherwise = self.nested(|l| l.leave_resident(roles, &parts, None));
+        let otherwise = self.nested(|l| l.leave_resident(&parts, None));
         self.op(OpKind::If { cond, then, otherwise });
         if let Some(slots) = &parts.resident {
             self.advance(slots);
         }
-        parts.resident.is_some()
     }
 
-    /// The slot of tiles that stay, where the first product alone reads them and this is the last loop that needs them: the producer fetches the
-    /// next tiles while threads work on the last scores.
-    fn resident_of_first(&self, roles: &Roles, ring: &Ring) -> Option<Slots> {
-        let plan = &roles.plan;
-        let is_last = plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt);
-        let read = plan.residents.iter().any(|load| plan.read.contains(&load.buffer));
-        let slots = roles.resident?;
-        (is_last && !read && slots.are_refilled()).then_some(slots)
-    }
-
-    /// Gives back the tiles that stay, where the iteration `next` is none: `next` and the loop's end.
-    fn leave_resident(&mut self, roles: &Roles, parts: &Parts<'_>, next: Option<[ValueId; 2]>) {
+    /// Gives back the tiles that stay, where the iteration `next` is none.
+    fn leave_resident(&mut self, parts: &Parts<'_>, next: Option<ValueId>) {
         let Some(slots) = &parts.resident else { return };
-        let mut cond = self.is_leader(roles);
-        if let Some([next, end]) = next {
-            let last = self.binary(BinaryOp::Ge, next, end);
-            cond = self.binary(BinaryOp::And, cond, last);
-        }
-        let zero = self.int(0);
-        self.give_back(slots, zero, cond, None);
+        let leader = self.is_leader(parts.at.roles);
+        let last = next.map_or(leader.into(), |next| leader.and(next.at_least(parts.at.range[1])));
+        self.give_back(slots, 0, last, None);
     }
 
     /// Waits for the tiles of the first product of the iteration `next`, if there is one and it does not wait itself.
-    fn await_next(&mut self, parts: &Parts<'_>, next: ValueId, end: ValueId) {
-        if !parts.holds {
-            return;
+    fn await_next(&mut self, parts: &Parts<'_>, next: ValueId) {
+        if parts.holds {
+            self.when(next.below(parts.at.range[1]), |l| l.await_slots(parts.at.ring, &parts.early));
         }
-        let cond = self.binary(BinaryOp::Lt, next, end);
-        let then = self.nested(|l| l.await_slots(parts.ring, &parts.early));
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    /// An iteration's index and what the body makes of it. Every iteration is a barrier of the consumers where they read arrays that they fill
+    /// themselves.
+    fn begin_iteration(&mut self, parts: &Parts<'_>, index: Option<(RegId, ValueId)>) {
+        if parts.at.ring.meets {
+            self.block_barrier();
+        }
+        if let Some((reg, value)) = index {
+            self.define(reg, value);
+        }
+        self.block(parts.lets);
     }
 
     /// An iteration but the first.
-    fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>, [end, step]: [ValueId; 2]) {
-        let Parts { first, second, words, ring, .. } = *parts;
-        self.block(parts.lets);
-        let [score, sum] = [first, second].map(|product| self.fragments[product.acc].map(|r| r.local));
-        let late: Vec<LocalId> = sum.into_iter().chain([words]).collect();
+    fn shifted_iteration(&mut self, parts: &Parts<'_>) {
+        let Parts { at: &Consumed { roles, ring, range: [_, _, step], .. }, first, second, words, .. } = *parts;
+        self.begin_iteration(parts, None);
+        let [Some(score), Some(sum)] = [first, second].map(|product| self.held_in(product.acc)) else { return };
+        let (score, late) = ([score.local], [sum.local, words]);
         if !parts.holds {
-            self.await_slots(parts.ring, &parts.early);
+            self.await_slots(ring, &parts.early);
         }
-        score.iter().chain(&late).for_each(|&local| self.op(OpKind::Pin { local }));
-        self.op(OpKind::WgmmaFence);
-        self.multiply(roles, first, None);
-        self.op(OpKind::WgmmaCommit);
+        self.pin(&score);
+        self.start_product(roles, first, None, &late);
         if parts.defers {
-            self.deferred(parts);
-            late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+            self.block(parts.rest);
+            self.pin(&late);
         }
-        self.await_slots(parts.ring, &parts.late);
+        self.await_slots(ring, &parts.late);
         if parts.defers {
             // Its operands are in registers, which are ordered before it once more: ptxas puts a fence here otherwise, and says so.
             self.op(OpKind::WgmmaFence);
         }
         self.multiply(roles, second, Some(words));
         self.op(OpKind::WgmmaCommit);
-        self.op(OpKind::WgmmaWait { pending: 1 });
-        score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
-        self.leave_slots(roles, &parts.early);
+        self.await_products(1, &score);
+        self.leave_and_advance(roles, &parts.early);
         let index = self.value_of(ring.at.var);
-        let next = self.binary(BinaryOp::Add, index, step);
-        self.leave_resident(roles, parts, Some([next, end]));
+        let next = self.eval(index + step);
+        self.leave_resident(parts, Some(next));
         self.block(parts.work);
         if parts.holds {
             // What threads have made of the scores is made before the branch.
-            score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+            self.pin(&score);
         }
-        self.await_next(parts, next, end);
-        self.op(OpKind::WgmmaWait { pending: 0 });
-        late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
-        self.leave_slots(roles, &parts.late);
+        self.await_next(parts, next);
+        self.await_products(0, &late);
+        self.leave_and_advance(roles, &parts.late);
         self.finish_iteration(parts);
     }
 
@@ -229,17 +190,11 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// What the last iteration has put off.
-    fn deferred(&mut self, parts: &Parts<'_>) {
-        if parts.defers {
-            self.block(parts.rest);
-        }
-    }
-
     /// Gives back the slots that this partition is at, and goes on to the next.
-    fn leave_slots(&mut self, roles: &Roles, channels: &[&ChannelState]) {
+    fn leave_and_advance(&mut self, roles: &Roles, channels: &[&ChannelState]) {
         for channel in channels {
-            self.release_current(roles, channel);
+            let slot = self.slot(&channel.slots, None);
+            self.release(roles, channel, slot);
             self.advance(&channel.slots);
         }
     }

@@ -17,6 +17,7 @@ const ROW_BYTES: u32 = 128;
 /// The buffers that sub-tiles go through.
 #[derive(Clone, Copy)]
 pub(super) struct Staging {
+    array: SharedId,
     /// The buffer that the next sub-tile goes through.
     buffer: RegId,
     /// Whether a buffer is written again, so that TMA must have read it before.
@@ -41,6 +42,15 @@ struct SubTile {
     boxes: TmaPlan,
     width: u32,
     transposed: bool,
+}
+
+/// A sub-tile on its way from an accumulator's registers, from the first of them on, to its place in the buffers.
+struct Way<'s> {
+    sub: &'s SubTile,
+    acc: LocalId,
+    from: ValueId,
+    staging: SharedId,
+    base: ValueId,
 }
 
 /// Columns that a warpgroup has.
@@ -75,12 +85,9 @@ impl<'a> Lowering<'a> {
         let Some((dtype, align)) = found else { return };
         let shared = self.shared_array("staging", dtype, roles.plan.warpgroups() * BUFFERS * elements, true);
         self.program.shared[shared].align = align;
-        self.staging_array = Some(shared);
         self.op(OpKind::Shared { shared });
-        let buffer = self.reg("buffer", ValueType::Index, true);
-        let zero = self.int(0);
-        self.op(OpKind::Let { reg: buffer, value: Some(zero) });
-        roles.staging = Some(Staging { buffer, again: in_loop || stores > BUFFERS });
+        let buffer = self.variable("buffer", ValueType::Index, 0);
+        roles.staging = Some(Staging { array: shared, buffer, again: in_loop || stores > BUFFERS });
     }
 
     /// What a statement has leave through shared memory, by which sub-tiles, if TMA can do it.
@@ -153,14 +160,7 @@ impl<'a> Lowering<'a> {
         let [rows, cols] = if transposed { [width, BLOCK_ROWS] } else { [BLOCK_ROWS, width] };
         let tile = SharedLayout::automatic(rows, cols, dtype).ok()?;
         let fragment = Fragment::wgmma_accumulator(BLOCK_ROWS, width, WarpGrid { rows: 1, cols: 1 }).ok()?;
-        let rank = match place {
-            Place::Tensor(param) => match &self.kernel.params[param].kind {
-                ParamKind::Tensor { shape, .. } => shape.len(),
-                ParamKind::Scalar { .. } | ParamKind::Absent => return None,
-            },
-            Place::Buffer(_) => return None,
-        };
-        let extents: Vec<u32> = std::iter::repeat_n(1, rank.checked_sub(2)?).chain([rows, cols]).collect();
+        let extents: Vec<u32> = std::iter::repeat_n(1, self.rank(place).checked_sub(2)?).chain([rows, cols]).collect();
         let boxes = TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?;
         Some(SubTile { tile, fragment, boxes, width, transposed })
     }
@@ -199,8 +199,8 @@ impl<'a> Lowering<'a> {
 
     /// Sends a fragment to its tensor by sub-tiles, from `start` on; false where TMA cannot.
     fn leave(&mut self, roles: &Roles, stmt: StmtId, start: &[Option<ExprId>]) -> bool {
-        let (Some((leaving, sub)), Some(staging), Some(Staging { buffer, again })) =
-            (self.leaving(stmt), self.staging_array, roles.staging)
+        let (Some((leaving, sub)), Some(Staging { array: staging, buffer, again })) =
+            (self.leaving(stmt), roles.staging)
         else {
             return false;
         };
@@ -225,52 +225,36 @@ impl<'a> Lowering<'a> {
             None => l.int(0),
         };
         let mut origin: Vec<ValueId> = (0..rank).map(|axis| first(self, axis)).collect();
-        let skipped = self.int(i64::from(if by_columns { cols } else { blocks * BLOCK_ROWS }));
-        let skipped = self.binary(BinaryOp::Mul, consumer, skipped);
+        let skipped = if by_columns { cols } else { blocks * BLOCK_ROWS };
         // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
         let axis = if transposed == by_columns { 2 } else { 1 };
         if let Some(first) = rank.checked_sub(axis).and_then(|axis| origin.get_mut(axis)) {
-            *first = self.binary(BinaryOp::Add, *first, skipped);
+            *first = self.binary(BinaryOp::Add, *first, consumer * skipped);
         }
         // Who this thread is to the instructions that store: among a warp's, or among the warpgroup's.
         let by_matrices = sub.tile.dtype().is_half();
-        let who = if by_matrices {
-            let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
-            self.once("lane", lane)
-        } else {
-            within
-        };
+        let who = if by_matrices { self.once("lane", Special::Lane) } else { within };
         for block in 0..blocks {
             let first = block * cols / 2;
             self.unrolled("j", across, |l, j| {
                 if again {
                     let leader = l.is_leader(roles);
-                    let wait = l.nested(|l| l.op(OpKind::BulkWait { pending: BUFFERS - 1, read: true }));
-                    l.op(OpKind::If { cond: leader, then: wait, otherwise: Vec::new() });
+                    l.when(leader, |l| l.op(OpKind::BulkWait { pending: BUFFERS - 1, read: true }));
                     l.warpgroup_barrier(roles);
                 }
-                let size = l.int(i64::from(BLOCK_ROWS * sub.width));
-                let (buffers, current) = (l.int(i64::from(BUFFERS)), l.read(buffer));
                 let warpgroup = roles.warpgroup.unwrap_or(consumer);
-                let mine = l.binary(BinaryOp::Mul, warpgroup, buffers);
-                let slot = l.binary(BinaryOp::Add, mine, current);
-                let base = l.binary(BinaryOp::Mul, slot, size);
-                let base = l.once("sub_tile", base);
-                let columns = l.int(i64::from(sub.width / 2));
-                let skipped = l.binary(BinaryOp::Mul, j, columns);
-                let before = l.int(i64::from(first));
-                let from = l.binary(BinaryOp::Add, before, skipped);
-                if by_matrices {
-                    l.store_matrices(&sub, registers.local, from, staging, base, who);
-                } else {
-                    l.store_pairs(&sub, registers.local, from, staging, base, who);
+                let base = l.once("sub_tile", (warpgroup * BUFFERS + buffer) * (BLOCK_ROWS * sub.width));
+                let from = l.binary(BinaryOp::Add, first, j * (sub.width / 2));
+                let way = Way { sub: &sub, acc: registers.local, from, staging, base };
+                match by_matrices {
+                    true => l.store_matrices(way, who),
+                    false => l.store_pairs(way, who),
                 }
                 l.op(OpKind::FenceProxyAsync);
                 l.warpgroup_barrier(roles);
                 let leader = l.is_leader(roles);
-                let send = l.nested(|l| {
-                    let width = l.int(i64::from(sub.width));
-                    let right = l.binary(BinaryOp::Mul, j, width);
+                l.when(leader, |l| {
+                    let right = l.binary(BinaryOp::Mul, j, sub.width);
                     let mut coordinates: Vec<ValueId> = origin.iter().rev().copied().collect();
                     let below = l.int(i64::from(block * BLOCK_ROWS));
                     let [along, across] = if transposed { [below, right] } else { [right, below] };
@@ -279,10 +263,7 @@ impl<'a> Lowering<'a> {
                     l.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base, adds, evict });
                     l.op(OpKind::BulkCommit);
                 });
-                l.op(OpKind::If { cond: leader, then: send, otherwise: Vec::new() });
-                let (current, one) = (l.read(buffer), l.int(1));
-                let other = l.binary(BinaryOp::BitXor, current, one);
-                l.op(OpKind::Set { reg: buffer, value: other });
+                l.set(buffer, buffer ^ 1);
             });
         }
         true
@@ -297,9 +278,8 @@ impl<'a> Lowering<'a> {
         let evict = evict.as_ref().and_then(Eviction::hint);
         let map = self.tensor_map(tensor, boxes, true);
         let size = boxes.dtype.bytes();
-        let (thread, zero) = (self.compute_thread(), self.int(0));
-        let cond = self.binary(BinaryOp::Eq, thread, zero);
-        let then = self.nested(|l| {
+        let thread = self.compute_thread();
+        self.when(thread.equals(0), |l| {
             for piece in &boxes.boxes {
                 let rank = piece.coordinates.len();
                 let coordinates = piece.coordinates.iter().enumerate();
@@ -311,27 +291,16 @@ impl<'a> Lowering<'a> {
             l.op(OpKind::BulkCommit);
             l.op(OpKind::BulkWait { pending: 0, read: true });
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
         true
     }
 
     /// Converts a sub-tile's accumulators and stores them, four matrices an instruction, each transposed on the way where
     /// the sub-tile is.
-    fn store_matrices(
-        &mut self,
-        sub: &SubTile,
-        acc: LocalId,
-        from: ValueId,
-        staging: SharedId,
-        base: ValueId,
-        lane: ValueId,
-    ) {
+    fn store_matrices(&mut self, Way { sub, acc, from, staging, base }: Way<'_>, lane: ValueId) {
         let dtype = sub.tile.dtype();
-        let span = self.span;
         let name = format!("{}_words", self.program.locals[acc].name);
         let words = self.local(&name, Dtype::U32, 4);
-        self.op(OpKind::Local { local: words });
-        let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
+        let warp = self.eval(Special::Warp);
         // A lane's rows are mostly those of the matrices before.
         let mut named: Option<(Formula, ValueId)> = None;
         for quad in 0..sub.fragment.words() / 4 {
@@ -342,69 +311,39 @@ impl<'a> Lowering<'a> {
             // The warps of a warpgroup are below one another.
             let group = sub.fragment.warp_origin(Formula::Symbol(0).and(3));
             let (row, col) = access.place(group.0, group.1, Formula::Symbol(1));
-            let row = match &named {
-                Some((formula, value)) if *formula == row => *value,
-                _ => {
-                    let value = self.formula(&row, &[warp, lane]);
-                    let value = self.once("matrix_row", value);
-                    named = Some((row, value));
-                    value
-                }
-            };
+            if named.as_ref().is_none_or(|(formula, _)| *formula != row) {
+                let value = self.formula(&row, &[warp, lane]);
+                named = Some((row, self.once("matrix_row", value)));
+            }
+            let Some((_, row)) = named else { continue };
             for word in 0..4 {
-                let [low, high] = [0, 1].map(|half| {
-                    let at = self.int(i64::from((quad * 4 + word) * 2 + half));
-                    let offset = self.binary(BinaryOp::Add, from, at);
-                    let memory = Memory { space: Space::Local(acc), offset, guard: None, span };
-                    self.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32))
-                });
+                let [low, high] = [0, 1].map(|half| self.get(acc, from + ((quad * 4 + word) * 2 + half)));
                 let packed = self.push(ValueKind::Pack(dtype, low, high), ValueType::Element(Dtype::U32));
-                let offset = self.int(i64::from(word));
-                let memory = Memory { space: Space::Local(words), offset, guard: None, span };
-                self.op(OpKind::Store { memory, value: packed });
+                self.put(words, word, packed);
             }
             let bytes = sub.tile.offset(Formula::Symbol(2), col);
             let bytes = self.formula(&bytes, &[warp, lane, row]);
-            let size = self.int(i64::from(dtype.bytes()));
-            let elements = self.binary(BinaryOp::Div, bytes, size);
-            let offset = self.binary(BinaryOp::Add, base, elements);
-            let memory = Memory { space: Space::Shared(staging), offset, guard: None, span };
-            let start = self.int(0);
+            let offset = base + bytes / dtype.bytes();
+            let (memory, start) = (self.at(staging, offset), self.int(0));
             self.op(OpKind::StoreMatrix { memory, local: words, start, count: 4, transposed: sub.transposed });
         }
     }
 
     /// Stores a sub-tile's accumulators as they are, two neighbours at once.
-    fn store_pairs(
-        &mut self,
-        sub: &SubTile,
-        acc: LocalId,
-        from: ValueId,
-        staging: SharedId,
-        base: ValueId,
-        thread: ValueId,
-    ) {
-        let span = self.span;
+    fn store_pairs(&mut self, Way { sub, acc, from, staging, base }: Way<'_>, thread: ValueId) {
         let name = format!("{}_pair", self.program.locals[acc].name);
         let pair = self.local(&name, Dtype::F32, 2);
-        self.op(OpKind::Local { local: pair });
         for first in (0..sub.fragment.registers()).step_by(2) {
             for half in 0..2 {
-                let at = self.int(i64::from(first + half));
-                let offset = self.binary(BinaryOp::Add, from, at);
-                let memory = Memory { space: Space::Local(acc), offset, guard: None, span };
-                let value = self.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32));
-                let offset = self.int(i64::from(half));
-                let memory = Memory { space: Space::Local(pair), offset, guard: None, span };
-                self.op(OpKind::Store { memory, value });
+                let value = self.get(acc, from + (first + half));
+                self.put(pair, half, value);
             }
             let (row, col) = sub.fragment.position(Formula::Symbol(0), Formula::constant(first));
             let elements = sub.tile.offset(row, col).over(sub.tile.dtype().bytes());
             let elements = self.formula(&elements, &[thread]);
-            let offset = self.binary(BinaryOp::Add, base, elements);
-            let memory = Memory { space: Space::Shared(staging), offset, guard: None, span };
-            let start = self.int(0);
-            self.op(OpKind::VectorStore { memory, local: pair, start, width: 2 });
+            let offset = base + elements;
+            let memory = self.at(staging, offset);
+            self.vector_store(memory, pair, 0, 2);
         }
     }
 
@@ -416,8 +355,7 @@ impl<'a> Lowering<'a> {
         let span = self.span;
         let mut ops = vec![Op { kind: one(consumers), span }];
         for group in (0..consumers - 1).rev() {
-            let number = self.int(i64::from(group));
-            let cond = self.binary(BinaryOp::Eq, consumer, number);
+            let cond = self.binary(BinaryOp::Eq, consumer, group);
             let then = vec![Op { kind: one(group + 1), span }];
             ops = vec![Op { kind: OpKind::If { cond, then, otherwise: ops }, span }];
         }

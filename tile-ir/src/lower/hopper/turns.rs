@@ -12,47 +12,31 @@ use super::roles::{ChannelState, Roles};
 /// The named barriers of ping-pong, one for each warpgroup: it waits on its own, and the other arrives there.
 const TURNS: [u32; 2] = [5, 6];
 
-impl<'a> Lowering<'a> {
+impl Lowering<'_> {
     /// Waits on the named barrier of a group (or of the other group), or arrives there.
     fn turn(&mut self, group: ValueId, arrive: bool, of_other: bool) {
-        let zero = self.int(0);
-        let first = self.binary(BinaryOp::Eq, group, zero);
+        let first = self.binary(BinaryOp::Eq, group, 0);
         let barrier = |id: usize| OpKind::NamedBarrier { id: TURNS[id], threads: 2 * WARPGROUP, arrive };
         let [mine, other] = if of_other { [1, 0] } else { [0, 1] };
-        let then = self.nested(|l| l.op(barrier(mine)));
-        let otherwise = self.nested(|l| l.op(barrier(other)));
-        self.op(OpKind::If { cond: first, then, otherwise });
+        self.either(first, |l| l.op(barrier(mine)), |l| l.op(barrier(other)));
     }
 
     /// The second group lets the first begin.
     pub(super) fn first_turn(&mut self, roles: &Roles) {
         let Some(group) = roles.group else { return };
-        let one = self.int(1);
-        let second = self.binary(BinaryOp::Eq, group, one);
         let barrier = OpKind::NamedBarrier { id: TURNS[0], threads: 2 * WARPGROUP, arrive: true };
-        let then = self.nested(|l| l.op(barrier));
-        self.op(OpKind::If { cond: second, then, otherwise: Vec::new() });
+        self.when(group.equals(1), |l| l.op(barrier));
     }
 
     /// The loop over the tiles of a group: every second one of the block's.
-    pub(super) fn take_turns(
-        &mut self,
-        roles: &Roles,
-        vars: &[VarId],
-        extents: &[ExprId],
-        contiguous: bool,
-        body: &'a [StmtId],
-    ) {
-        let Some(group) = roles.group else { return };
-        self.launch_persistent(extents);
+    pub(super) fn take_turns(&mut self, roles: &Roles, group: ValueId, body: &[StmtId]) {
         let (Some(ring), [channel]) = (roles.plan.only_ring(), &roles.channels[..]) else {
             return self.bug("ping-pong of several loops");
         };
         let trips = self.trips(ring);
         // The second group's first tile comes after the first group's.
-        let skipped = self.binary(BinaryOp::Mul, group, trips);
-        self.skip(channel, skipped);
-        self.persistent_loop(vars, extents, contiguous, Some(group), |l| {
+        self.skip(channel, group * trips);
+        self.persistent_loop(Some(group), |l| {
             l.turn(group, false, false);
             l.block(body);
             l.skip(channel, trips);
@@ -62,33 +46,23 @@ impl<'a> Lowering<'a> {
     /// Iterations of the pipelined loop, the same for every tile.
     pub(super) fn trips(&mut self, ring: &Ring) -> ValueId {
         let [start, end, step] = ring.at.range.map(|e| self.value(e));
-        let length = self.binary(BinaryOp::Sub, end, start);
-        let zero = self.int(0);
-        let length = self.binary(BinaryOp::Max, length, zero);
+        let length = self.binary(BinaryOp::Max, end - start, 0);
         let trips = self.binary(BinaryOp::CeilDiv, length, step);
         self.once("trips", trips)
     }
 
     /// Goes `by` slots on.
-    fn skip(&mut self, channel: &ChannelState, by: ValueId) {
+    fn skip(&mut self, channel: &ChannelState, by: impl Into<Term>) {
         let Some((at, parity_of)) = channel.slots.turn() else { return self.bug("a channel without turns") };
-        let (slot, stages) = (self.read(at), self.int(i64::from(channel.slots.count)));
-        let sum = self.binary(BinaryOp::Add, slot, by);
-        self.op(OpKind::Set { reg: at, value: sum });
-        let (slot, one, parity) = (self.read(at), self.int(1), self.read(parity_of));
-        let laps = self.binary(BinaryOp::Div, slot, stages);
-        let odd = self.binary(BinaryOp::BitAnd, laps, one);
-        let parity = self.binary(BinaryOp::BitXor, parity, odd);
-        self.op(OpKind::Set { reg: parity_of, value: parity });
-        let slot = self.read(at);
-        let slot = self.binary(BinaryOp::Rem, slot, stages);
-        self.op(OpKind::Set { reg: at, value: slot });
+        let stages = channel.slots.count;
+        self.set(at, at + by.into());
+        self.set(parity_of, parity_of ^ ((at / stages) & 1));
+        self.set(at, at % stages);
     }
 
     /// This group has seen the last slot of its tile: the other may begin the next one, if there is one.
     pub(super) fn give_turn(&mut self, roles: &Roles) {
         let (Some(group), Some(more)) = (roles.group, self.more_tiles) else { return };
-        let then = self.nested(|l| l.turn(group, true, true));
-        self.op(OpKind::If { cond: more, then, otherwise: Vec::new() });
+        self.when(more, |l| l.turn(group, true, true));
     }
 }

@@ -101,11 +101,8 @@ impl Lowering<'_> {
         // Where slots of an array are rows of it too, k is counted from the first row of the slot: in sums with the slot the
         // assembler loses sight of the constants by which addresses differ.
         let shift = reads.iter().find_map(|reads| reads.rows_before(self)).unwrap_or(0);
-        let reg = self.reg("depth", ValueType::Index, false);
-        let bounds = [shift, shift + k, chunk].map(|bound| self.int(i64::from(bound)));
         // Unrolled further, the operands of several chunks would be in registers at once.
-        self.loop_over(reg, bounds, Unroll::By(1), |l| {
-            let depth = l.read(reg);
+        self.stepped("depth", [shift, shift + k, chunk], Unroll::By(1), |l, depth| {
             let at = [0, 1].map(|side| reads[side].at(l, (depth, shift), chunk));
             let Some(streamed) = streamed else {
                 for step in 0..chunk {
@@ -114,8 +111,7 @@ impl Lowering<'_> {
                     }
                     l.unrolled("i", layout.slots(0), |l, i| {
                         l.unrolled("j", layout.slots(1), |l, j| {
-                            let [x, y] =
-                                [(0, i), (1, j)].map(|(side, line): (usize, _)| l.part(reads[side].part, line));
+                            let [x, y] = [(0, i), (1, j)].map(|(side, line): (usize, _)| l.get(reads[side].part, line));
                             l.cross(acc, layout, [i, j], [x, y]);
                         });
                     });
@@ -130,7 +126,7 @@ impl Lowering<'_> {
                     l.unrolled("kk", deep, |l, kk| {
                         l.unrolled("i", layout.slots(1 - streamed), |l, i| {
                             let line = l.int(i64::from(line));
-                            let one = l.part(reads[line_by_line].part, kk);
+                            let one = l.get(reads[line_by_line].part, kk);
                             let other = reads[held].element(l, i, kk);
                             match streamed {
                                 0 => l.cross(acc, layout, [line, i], [one, other]),
@@ -171,11 +167,8 @@ impl Lowering<'_> {
 
     /// `acc[i, j] = fma(x, y, acc[i, j])` of the thread's row `i` and column `j`.
     fn cross(&mut self, acc: LocalId, layout: &Fragment, [i, j]: [ValueId; 2], [x, y]: [ValueId; 2]) {
-        let [row, col] = [(0, i), (1, j)].map(|(axis, slot)| {
-            let register = layout.representative(axis, Formula::Symbol(0));
-            self.formula(&register, &[slot])
-        });
-        let register = self.binary(BinaryOp::Add, row, col);
+        let [row, col] = [(0, i), (1, j)].map(|(axis, slot)| self.representative(layout, axis, slot));
+        let register = self.eval(row + col);
         self.accumulate(acc, register, x, y);
     }
 }
@@ -195,7 +188,6 @@ impl<'s> Reads<'s> {
         let together = if along_k { 1 } else { block.min(CHUNK) };
         let name = l.kernel.buffers[side.buffer].name.clone();
         let part = l.local(&format!("{name}_part"), Dtype::F32, held);
-        l.op(OpKind::Local { local: part });
         let (lines, zero) = (layout.slots(axis), l.int(0));
         let mut reads = Reads { side, layout, lines, together, deep, part, first: zero, depth: None };
         reads.depth = reads.depth_rule(chunk);
@@ -281,28 +273,18 @@ impl<'s> Reads<'s> {
     /// `depth` is that k and `shift` more.
     fn at(&self, l: &mut Lowering<'_>, (depth, shift): (ValueId, u32), chunk: u32) -> Chunk {
         let counted = self.rows_before(l) == Some(shift);
-        let unshifted = {
-            let shift = l.int(-i64::from(shift));
-            l.binary(BinaryOp::Add, depth, shift)
-        };
+        let unshifted = { l.binary(BinaryOp::Add, depth, -i64::from(shift)) };
         let name = format!("{}_at", l.kernel.buffers[self.side.buffer].name);
         let first = match self.depth {
             None => return Chunk { depth: l.once(&name, unshifted), places: BTreeMap::new() },
             Some(Depth::Xor) => l.binary(BinaryOp::BitXor, self.first, unshifted),
-            Some(Depth::Add(by)) => {
-                let by = l.int(i64::from(by));
-                let further = l.binary(BinaryOp::Mul, if counted { depth } else { unshifted }, by);
-                l.binary(BinaryOp::Add, self.first, further)
-            }
+            Some(Depth::Add(by)) => l.binary(BinaryOp::Add, self.first, if counted { depth } else { unshifted } * by),
         };
         let xors: BTreeSet<u32> = self.accesses(chunk).filter_map(|(line, k)| Some(self.step(line, k)?[0])).collect();
         let place = |xor: u32| {
             let turned = match xor {
                 0 => first,
-                xor => {
-                    let xor = l.int(i64::from(xor));
-                    l.binary(BinaryOp::BitXor, first, xor)
-                }
+                xor => l.binary(BinaryOp::BitXor, first, xor),
             };
             let place = if counted { turned } else { l.in_slot(self.side.buffer, turned) };
             (xor, l.once(&name, place))
@@ -314,10 +296,7 @@ impl<'s> Reads<'s> {
     fn memory(&self, l: &mut Lowering<'_>, at: &Chunk, line: u32, k: u32) -> Memory {
         let near = self.step(line, k).and_then(|[xor, add]| Some((*at.places.get(&xor)?, add)));
         let offset = match near {
-            Some((place, add)) => {
-                let add = l.int(i64::from(add));
-                l.binary(BinaryOp::Add, place, add)
-            }
+            Some((place, add)) => l.binary(BinaryOp::Add, place, add),
             None => {
                 let thread = l.compute_thread();
                 let offset = self.offset(Formula::Symbol(0), line, Formula::Symbol(1).plus(k));
@@ -325,7 +304,8 @@ impl<'s> Reads<'s> {
                 l.in_slot(self.side.buffer, offset)
             }
         };
-        Memory { space: l.space(Place::Buffer(self.side.buffer)), offset, guard: None, span: l.span }
+        let space = l.space(Place::Buffer(self.side.buffer));
+        l.at(space, offset)
     }
 
     /// Reads every line from the `k`-th of a chunk on.
@@ -339,32 +319,26 @@ impl<'s> Reads<'s> {
     /// Reads a line along K from the `k`-th of a chunk on into the registers from `start`.
     fn read_line(&self, l: &mut Lowering<'_>, at: &Chunk, (line, k): (u32, u32), start: u32) {
         let memory = self.memory(l, at, line, k);
-        let start = l.int(i64::from(start));
-        l.op(OpKind::VectorLoad { local: self.part, start, memory, width: self.deep });
+        l.vector_load(self.part, start, memory, self.deep);
     }
 
     /// Reads every line at the `k`-th of a chunk into the registers from `start`.
     fn read_step(&self, l: &mut Lowering<'_>, at: &Chunk, k: u32, start: u32) {
         for line in (0..self.lines).step_by(self.together as usize) {
             let memory = self.memory(l, at, line, k);
-            let start = l.int(i64::from(start + line));
             if self.together > 1 {
-                l.op(OpKind::VectorLoad { local: self.part, start, memory, width: self.together });
+                l.vector_load(self.part, start + line, memory, self.together);
                 continue;
             }
-            let value = l.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32));
-            let memory = Memory { space: Space::Local(self.part), offset: start, guard: None, span: l.span };
-            l.op(OpKind::Store { memory, value });
+            let value = l.fetch(memory);
+            l.put(self.part, start + line, value);
         }
     }
 
     /// What [`Reads::read_lines`] has read of a line, the `k`-th of that.
     fn element(&self, l: &mut Lowering<'_>, line: ValueId, k: ValueId) -> ValueId {
         let (major, minor, lines) = if self.along_k() { (line, k, self.deep) } else { (k, line, self.lines) };
-        let lines = l.int(i64::from(lines));
-        let first = l.binary(BinaryOp::Mul, major, lines);
-        let offset = l.binary(BinaryOp::Add, first, minor);
-        l.part(self.part, offset)
+        l.get(self.part, major * lines + minor)
     }
 }
 

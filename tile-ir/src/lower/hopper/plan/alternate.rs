@@ -4,12 +4,13 @@
 //! two accumulators. Legal where the product overwrites its accumulator, nothing outside the iteration mentions that, only indices come before it
 //! in the body, and what follows it is work of a thread on its own elements. It takes two slots, and the registers of a second accumulator.
 
-use super::{Loop, MOST_ACCUMULATORS, Planner, Product, Ring, SHIFTED_BESIDE, mentions, most_registers};
+use super::{Loop, MOST_ACCUMULATORS, Planner, Product, Ring, SHIFTED_BESIDE, most_registers};
 use crate::ir::parts::{accesses, each};
 use crate::ir::*;
 use crate::layout::Fragment;
 use crate::lower::channel::Channel;
 use crate::lower::hopper::operand::Left;
+use crate::lower::uses::mentions;
 use std::collections::BTreeMap;
 
 /// How the product of an iteration and the work on it overlap.
@@ -71,7 +72,7 @@ impl Planner<'_> {
                 StmtKind::Parallel { .. } | StmtKind::Let { .. } | StmtKind::Assign { .. } | StmtKind::Store { .. }
             ) || matches!(kernel.stmts[s].kind, StmtKind::If { .. } | StmtKind::Tile(TileOp::Fill { .. }));
         });
-        // What a statement outside of the body, or before the product, mentions of the accumulator is its declaration.
+        // What a statement outside of the body, or before the product of the accumulator is its declaration.
         let mut inside = Vec::new();
         each(kernel, body, &mut |s| inside.push(s));
         each(kernel, &kernel.body, &mut |s| {

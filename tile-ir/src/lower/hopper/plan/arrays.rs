@@ -5,6 +5,7 @@ use crate::ir::parts::each;
 use crate::ir::*;
 use crate::layout::{Major, Operand, SharedLayout, TmaPlan};
 use crate::lower::schedule::Layouts;
+use crate::lower::uses::allocated;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Planner<'_> {
@@ -51,16 +52,7 @@ impl Planner<'_> {
                     None => fills.push((number, vec![load])),
                 }
             }
-            let shift = shift.clone();
-            rings.push(Ring {
-                at: at.clone(),
-                fills,
-                meets: false,
-                shift,
-                alternate: None,
-                last_read: None,
-                written_out: false,
-            });
+            rings.push(Ring { shift: shift.clone(), ..Ring::new(at, fills) });
         }
         Ok((rings, channels))
     }
@@ -135,16 +127,14 @@ impl Planner<'_> {
         let kind = &kernel.stmts[stmt].kind;
         let product = matches!(kind, StmtKind::Tile(TileOp::Gemm { .. }));
         let mut all = Vec::new();
-        kind.parts(&mut |part| match part {
-            StmtPart::Tile(tile, mode) => all.extend(shared(tile.place).map(|b| (b, mode, product))),
-            StmtPart::Array(buffer, mode) => all.extend(shared(Place::Buffer(buffer)).map(|b| (b, mode, product))),
-            StmtPart::Element(access, mode) => {
+        kind.parts(&mut |part| {
+            if let StmtPart::Tile(TileRef { place, .. }, mode) = part {
+                all.extend(shared(*place).map(|b| (b, mode, product)));
+            } else if let StmtPart::Array(buffer, mode) = part {
+                all.extend(shared(Place::Buffer(buffer)).map(|b| (b, mode, product)));
+            } else if let StmtPart::Element(access, mode) = part {
                 all.extend(shared(kernel.accesses[access].place).map(|b| (b, mode, false)));
             }
-            StmtPart::Value(_) => {}
-            StmtPart::Constant(_) | StmtPart::Binds(_) | StmtPart::Sets(_) | StmtPart::Body(_) => {}
-            StmtPart::Report | StmtPart::BlockCollective | StmtPart::WarpCollective => {}
-            StmtPart::BlockBarrier | StmtPart::WarpBarrier => {}
         });
         for root in parts::roots(kernel, stmt) {
             parts::parts(kernel, root, &mut |kind| {
@@ -164,16 +154,8 @@ impl Planner<'_> {
         operands: &mut BTreeMap<BufferId, Operand>,
     ) -> BTreeSet<BufferId> {
         let kernel = self.kernel;
-        let mut own = BTreeSet::new();
-        each(kernel, &kernel.body, &mut |stmt| {
-            if let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind
-                && kernel.buffers[buffer].scope == Scope::Shared
-                && !filled.contains(&buffer)
-                && !stay.contains(&buffer)
-            {
-                own.insert(buffer);
-            }
-        });
+        let others = allocated(kernel, Scope::Shared).into_iter();
+        let own: BTreeSet<BufferId> = others.filter(|b| !filled.contains(b) && !stay.contains(b)).collect();
         for &buffer in &own {
             let asked = matches!(kernel.buffers[buffer].swizzle, SwizzleRequest::Exactly(s) if s != Swizzle::None);
             if let (true, Ok(tile)) = (asked, self.tile(buffer)) {

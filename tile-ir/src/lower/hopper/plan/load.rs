@@ -77,7 +77,9 @@ impl Planner<'_> {
         let transport = by(facts, [src, dst], (tensor, buffer)).map_err(|text| no(&text))?;
         let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&tensor));
         let evict = evict.as_ref().and_then(Eviction::hint);
-        Ok(Load { stmt, tensor, buffer, src: src.clone(), transport, independent, evict, span })
+        let (dtype, elements) =
+            (kernel.buffer_dtype(buffer), u32::try_from(kernel.buffer_len(buffer)).unwrap_or(u32::MAX));
+        Ok(Load { stmt, tensor, buffer, dtype, elements, src: src.clone(), transport, independent, evict, span })
     }
 
     /// A copy as TMA makes it. `in_loop`: into a slot of a channel.

@@ -21,9 +21,9 @@ pub(super) use shift::Shift;
 
 use super::super::channel::{Channel, Load, Loop, Slice, Transport, loops};
 use super::super::schedule::Layouts;
-use super::super::uses::{accesses, depends_on, each};
+use super::super::uses::{cluster, depends_on, each, mentions};
 use super::operand::Left;
-use super::resident::Late;
+use super::resident::Once;
 use crate::analysis::Analysis;
 use crate::ir::*;
 use crate::layout::{
@@ -68,10 +68,8 @@ pub(crate) struct Plan {
     pub(super) rings: Vec<Ring>,
     /// What the producer fills.
     pub(super) channels: Vec<Channel>,
-    /// Resident tiles: loaded once, they stay through all iterations.
-    pub(super) residents: Vec<Load>,
-    /// Tiles that are loaded once after the first loop.
-    pub(super) late: Vec<Late>,
+    /// Tiles that are loaded once: those that stay through all iterations, then each that is loaded after the first loop.
+    pub(super) once: Vec<Once>,
     /// Copies of the consumers' own arrays into tensors that TMA makes.
     pub(super) own_stores: BTreeMap<StmtId, TmaPlan>,
     /// Copies of arrays into fragments by `ldmatrix`.
@@ -121,6 +119,12 @@ pub(super) struct Ring {
 }
 
 impl Ring {
+    /// A loop that fills these channels, and nothing more is known of.
+    fn new(at: &Loop, fills: Vec<(usize, Vec<Load>)>) -> Ring {
+        let at = at.clone();
+        Ring { at, fills, meets: false, shift: None, alternate: None, last_read: None, written_out: false }
+    }
+
     pub(super) fn loads(&self) -> impl Iterator<Item = &Load> {
         self.fills.iter().flat_map(|(_, loads)| loads)
     }
@@ -142,6 +146,8 @@ pub(super) struct Product {
     /// Rows of an instruction that are the tile's: 64, or all of a narrow tile's.
     pub(super) rows: u32,
     pub(super) clear: bool,
+    /// The index of a loop in whose first iteration it overwrites an accumulator that a fill would have cleared.
+    pub(super) begins: Option<VarId>,
 }
 
 /// Why a kernel is not specialised, and where.
@@ -151,19 +157,16 @@ pub(crate) struct Reason {
     pub(crate) span: SpanId,
 }
 
+impl Reason {
+    pub(in crate::lower) fn new(text: impl Into<String>, span: SpanId) -> Reason {
+        Reason { text: text.into(), span }
+    }
+}
+
 /// The plan for a bound kernel on a target with `wgmma` and TMA, or why there is none.
 pub(crate) fn plan(kernel: &BoundKernel, analysis: &Analysis, target: Target) -> Result<Plan, Reason> {
     let loops = loops(kernel)?;
     Planner { kernel, analysis, target, loops, cluster: cluster(kernel) }.plan()
-}
-
-/// Blocks of a cluster along x, y and z.
-fn cluster(kernel: &BoundKernel) -> [u32; 3] {
-    let axis = |axis: usize| {
-        let extent = kernel.cluster.get(axis).and_then(|e| kernel.const_index(*e));
-        extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
-    };
-    [axis(0), axis(1), axis(2)]
 }
 
 pub(super) struct Planner<'k> {
@@ -184,10 +187,8 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let span = self.span();
         for at in &self.loops {
-            let wide = self.analysis.wide_vars.contains(&at.var);
-            if wide {
-                let text = "a loop that loads tiles counts in 64 bits".into();
-                return Err(Reason { text, span: kernel.stmts[at.stmt].span });
+            if self.analysis.wide_vars.contains(&at.var) {
+                return Err(Reason::new("a loop that loads tiles counts in 64 bits", kernel.stmts[at.stmt].span));
             }
         }
         let threads = kernel.thread_count();
@@ -220,8 +221,8 @@ impl Planner<'_> {
             .collect();
         let (mut rings, mut channels) = self.channels(&operands, &shifts)?;
         let filled: BTreeSet<BufferId> = channels.iter().flat_map(|c| c.buffers.iter().copied()).collect();
-        let (residents, late) = self.residents(&filled, &operands);
-        let once: Vec<&Load> = residents.iter().chain(late.iter().map(|l| &l.load)).collect();
+        let all_once = self.once(&filled, &operands);
+        let once: Vec<&Load> = all_once.iter().flat_map(|once| &once.loads).collect();
         let stay: BTreeSet<BufferId> = once.iter().map(|load| load.buffer).collect();
         let [read, elements] = self.read_by_threads(&rings, &filled, &stay, &unpacked)?;
         let own = self.own(&filled, &stay, &mut operands);
@@ -255,6 +256,13 @@ impl Planner<'_> {
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);
         folded.retain(|_, (_, stmt)| !rings.iter().any(|ring| ring.at.stmt == *stmt && ring.shift.is_some()));
+        for (acc, stmt) in folded.values() {
+            let StmtKind::For { var, body, .. } = &kernel.stmts[*stmt].kind else { continue };
+            let first = body.iter().find(|s| products.get(s).is_some_and(|product| product.acc == *acc));
+            if let Some(product) = first.and_then(|s| products.get_mut(s)).filter(|product| !product.clear) {
+                product.begins = Some(*var);
+            }
+        }
         let multiplied = products.values().any(|product| {
             let left = matches!(product.a, (buffer, Left::Shared(_)) if own.contains(&buffer));
             left || own.contains(&product.b.0)
@@ -265,8 +273,7 @@ impl Planner<'_> {
             split: Split::Warpgroups,
             rings,
             channels,
-            residents,
-            late,
+            once: all_once,
             own_stores,
             unpacked,
             read,
@@ -289,8 +296,8 @@ impl Planner<'_> {
         let turns = || match others {
             [] => self.turns(first, consumers, has_own),
             [second, ..] => {
-                let text = "ping-pong goes round one loop that loads tiles, and here is another".to_owned();
-                Err(Reason { text, span: self.kernel.stmts[second.stmt].span })
+                let text = "ping-pong goes round one loop that loads tiles, and here is another";
+                Err(Reason::new(text, self.kernel.stmts[second.stmt].span))
             }
         };
         match first.schedule {
@@ -312,7 +319,7 @@ impl Planner<'_> {
     fn turns(&self, at: &Loop, consumers: u32, has_own: bool) -> Result<u32, Reason> {
         let kernel = self.kernel;
         let span = kernel.stmts[at.stmt].span;
-        let no = |text: &str| Err(Reason { text: text.to_owned(), span });
+        let no = |text: &str| Err(Reason::new(text, span));
         if kernel.persistent().is_some_and(|tiles| tiles.counter.is_some()) {
             return no("ping-pong takes tiles in turn, not as they are counted");
         }
@@ -354,50 +361,48 @@ impl Planner<'_> {
     ) -> Result<Product, Reason> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
-        let no = |text: String| Reason { text, span };
+        let no = |text: &str| Reason::new(text, span);
         let StmtKind::Tile(TileOp::Gemm { a, b, acc, clear, precision, grouped, .. }) = &kernel.stmts[stmt].kind else {
-            return Err(no("a product that is none".into()));
+            return Err(no("a product that is none"));
         };
         if *grouped {
-            return Err(no("a warpgroup multiplies one matrix: a grouped product is the warps'".into()));
+            return Err(no("a warpgroup multiplies one matrix: a grouped product is the warps'"));
         }
-        let (rows, cols) = match kernel.buffer_extents(*acc)[..] {
-            [rows, cols] => (rows, cols),
-            _ => return Err(no("its accumulator is not a matrix".into())),
+        let [rows, cols] = kernel.buffer_extents(*acc)[..] else {
+            return Err(no("its accumulator is not a matrix"));
         };
         let dtype = kernel.buffer_dtype(a.buffer);
         match (MmaInput::of(dtype), precision) {
             (Some(MmaInput::Half), _) | (Some(MmaInput::Tf32), Precision::Tf32) => {}
-            (Some(MmaInput::Tf32), Precision::Full) => return Err(no("wgmma multiplies f32 only as tf32".into())),
-            (None, _) => return Err(no(format!("wgmma multiplies f16 and bf16 here, not {dtype}"))),
+            (Some(MmaInput::Tf32), Precision::Full) => return Err(no("wgmma multiplies f32 only as tf32")),
+            (None, _) => return Err(no(&format!("wgmma multiplies f16 and bf16 here, not {dtype}"))),
         }
-        let fragment = accumulator(rows, cols, consumers).map_err(|e| no(e.to_string()))?;
+        let fragment = accumulator(rows, cols, consumers).map_err(|e| no(&e.to_string()))?;
         let across = fragment.accumulator_columns().unwrap_or(1);
         let grid = WarpGrid { rows: consumers / across, cols: across };
         if !fragment.is_whole() && a.transposed {
-            return Err(no(format!("the rows of a tile of {rows} are contiguous: wgmma reads 64 of them")));
+            return Err(no(&format!("the rows of a tile of {rows} are contiguous: wgmma reads 64 of them")));
         }
         if *fragments.entry(*acc).or_insert(fragment) != fragment {
-            return Err(no("two products want their accumulator in different layouts".into()));
+            return Err(no("two products want their accumulator in different layouts"));
         }
         let mut operand = |matrix: &MatrixRef, k_is_last: bool| -> Result<MatrixOperand, Reason> {
-            let scope = kernel.buffers[matrix.buffer].scope;
-            if scope != Scope::Shared {
-                return Err(no("an operand is neither in shared memory nor a fragment".into()));
+            if kernel.buffers[matrix.buffer].scope != Scope::Shared {
+                return Err(no("an operand is neither in shared memory nor a fragment"));
             }
             let major = if k_is_last { Major::K } else { Major::Mn };
-            let tile = self.tile(matrix.buffer).map_err(no)?;
+            let tile = self.tile(matrix.buffer).map_err(|text| no(&text))?;
             let operand = Operand { tile, major };
             if *operands.entry(matrix.buffer).or_insert(operand) != operand {
-                return Err(no("an operand is used both as it is and transposed".into()));
+                return Err(no("an operand is used both as it is and transposed"));
             }
-            operand.wgmma().map_err(|e| no(e.to_string()))
+            operand.wgmma().map_err(|e| no(&e.to_string()))
         };
         let left = match kernel.buffers[a.buffer].scope {
             Scope::Fragment => {
-                let layout = self.left_fragment(a, consumers).map_err(no)?;
+                let layout = self.left_fragment(a, consumers).map_err(|text| no(&text))?;
                 if *fragments.entry(a.buffer).or_insert(layout) != layout {
-                    return Err(no("a fragment is multiplied in different layouts".into()));
+                    return Err(no("a fragment is multiplied in different layouts"));
                 }
                 Left::Registers
             }
@@ -409,7 +414,7 @@ impl Planner<'_> {
                 "{consumers} warpgroups share neither the {rows} rows of a tile in blocks of {BLOCK_ROWS}, nor its {cols} columns at \
                  places that a descriptor reaches"
             );
-            return Err(no(text));
+            return Err(no(&text));
         }
         let blocks = (rows / grid.rows / BLOCK_ROWS).max(1);
         let rows = rows.min(BLOCK_ROWS);
@@ -423,6 +428,7 @@ impl Planner<'_> {
             n: cols / grid.cols,
             rows,
             clear: *clear,
+            begins: None,
         })
     }
 
@@ -505,18 +511,6 @@ impl Planner<'_> {
     }
 }
 
-/// Whether a statement, or one in it, reads or writes a buffer.
-pub(super) fn mentions(kernel: &BoundKernel, stmt: StmtId, buffer: BufferId) -> bool {
-    let place = Place::Buffer(buffer);
-    let mut found = accesses(kernel, &[stmt]).iter().any(|access| kernel.accesses[*access].place == place);
-    each(kernel, &[stmt], &mut |s| {
-        let touched = effects(kernel, s);
-        found |=
-            touched.iter().any(|e| matches!(e, Effect::Read(p) | Effect::Write(p) | Effect::Atomic(p) if *p == place));
-    });
-    found
-}
-
 /// The layout of a tile in the consumers' registers: a warpgroup has whole rows, and the columns of one instruction are at
 /// most 256. A tile of fewer rows than an instruction's is narrow; one whose rows the warpgroups cannot share out is divided by columns.
 pub(super) fn accumulator(rows: u32, cols: u32, consumers: u32) -> Result<Fragment, LayoutError> {
@@ -577,8 +571,7 @@ impl Plan {
 
     /// What the producer loads: what fills slots, then the tiles that stay, then those that are loaded late.
     pub(in crate::lower) fn loads(&self) -> impl Iterator<Item = &Load> {
-        let once = self.residents.iter().chain(self.late.iter().map(|l| &l.load));
-        self.rings.iter().flat_map(Ring::loads).chain(once)
+        self.rings.iter().flat_map(Ring::loads).chain(self.once.iter().flat_map(|once| &once.loads))
     }
 
     /// Whether an array is declared before the partitions diverge: all of what the producer loads, and what consumers have to themselves.

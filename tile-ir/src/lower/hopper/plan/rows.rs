@@ -47,7 +47,7 @@ pub(in crate::lower) fn plan_rows(
 impl Planner<'_> {
     fn rows(&self) -> Result<Plan, Reason> {
         let (kernel, analysis) = (self.kernel, self.analysis);
-        let no = |text: &str, span| Err(Reason { text: text.to_owned(), span });
+        let no = |text: &str, span| Err(Reason::new(text, span));
         let [at] = &self.loops[..] else {
             return no("two pipelined loops load shared arrays", kernel.stmts[self.loops[1].stmt].span);
         };
@@ -80,15 +80,7 @@ impl Planner<'_> {
         let fills = vec![(0, loads)];
         Ok(Plan {
             split: Split::Threads(threads),
-            rings: vec![Ring {
-                at: at.clone(),
-                fills,
-                meets: false,
-                shift: None,
-                alternate: None,
-                last_read,
-                written_out,
-            }],
+            rings: vec![Ring { last_read, written_out, ..Ring::new(at, fills) }],
             channels: vec![Channel { buffers, slots, once, bytes, shared: Vec::new() }],
             read: elements.clone(),
             elements,
@@ -126,7 +118,7 @@ impl Planner<'_> {
             if open.iter().any(|open| open.axis + 2 < rank) {
                 return Err("a tile may leave the tensor on another axis than those of rows and columns".into());
             }
-            Ok(Transport::Rows(Rows { rows, columns, dtype, open }))
+            Ok(Transport::Rows(Rows { rows, columns, open }))
         })
     }
 
@@ -134,10 +126,8 @@ impl Planner<'_> {
     fn reads(&self, buffers: &[BufferId], ring: &Loop, body: &[StmtId]) -> Result<StmtId, Reason> {
         let kernel = self.kernel;
         let touched = |stmt: StmtId| self.touched(stmt).into_iter().filter(|(buffer, ..)| buffers.contains(buffer));
-        let mut inside = BTreeSet::new();
-        each(kernel, body, &mut |stmt| {
-            inside.insert(stmt);
-        });
+        let mut inside = Vec::new();
+        each(kernel, body, &mut |stmt| inside.push(stmt));
         let mut found = Ok(());
         each(kernel, &kernel.body, &mut |stmt| {
             if ring.loads.contains(&stmt) || found.is_err() {
@@ -152,7 +142,7 @@ impl Planner<'_> {
                 Some(_) if !inside.contains(&stmt) => "what is loaded is also read outside of the loop",
                 Some(_) => return,
             };
-            found = Err(Reason { text: text.to_owned(), span: kernel.stmts[stmt].span });
+            found = Err(Reason::new(text, kernel.stmts[stmt].span));
         });
         found?;
         let reads = |stmt: &StmtId| {
@@ -160,10 +150,8 @@ impl Planner<'_> {
             each(kernel, &[*stmt], &mut |s| any |= touched(s).next().is_some());
             any
         };
-        body.iter().rfind(|stmt| !ring.loads.contains(stmt) && reads(stmt)).copied().ok_or_else(|| {
-            let text = "nothing reads what is loaded".to_owned();
-            Reason { text, span: kernel.stmts[ring.stmt].span }
-        })
+        let last = body.iter().rfind(|stmt| !ring.loads.contains(stmt) && reads(stmt)).copied();
+        last.ok_or_else(|| Reason::new("nothing reads what is loaded", kernel.stmts[ring.stmt].span))
     }
 
     /// The iterations of a loop from 0 in steps of 1, where they are known.

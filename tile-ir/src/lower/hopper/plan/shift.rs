@@ -5,10 +5,11 @@
 //! product is the last statement of the body, takes its left operand from registers, and nothing but it reads or writes what the two
 //! share; the slots of the first product's operands are given back before those of the second one's, so they are channels of their own.
 
-use super::{Planner, Product, mentions};
+use super::{Planner, Product};
 use crate::ir::parts::each;
 use crate::ir::*;
 use crate::lower::hopper::operand::Left;
+use crate::lower::uses::mentions;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a loop is software-pipelined.

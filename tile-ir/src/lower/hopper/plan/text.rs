@@ -30,9 +30,8 @@ impl Plan {
         lines.extend(self.channels.iter().enumerate().map(|(number, channel)| self.channel(kernel, number, channel)));
         lines.extend(self.rings.iter().map(|ring| ring.line(kernel)));
         lines.extend(self.loads().filter_map(|load| rows(kernel, load)));
-        for (what, load) in
-            self.residents.iter().map(|load| ("stays", load)).chain(self.late.iter().map(|l| ("late", &l.load)))
-        {
+        for (once, load) in self.once.iter().flat_map(|once| once.loads.iter().map(move |load| (once, load))) {
+            let what = if once.stays { "stays" } else { "late" };
             let (buffer, tensor) = (name(kernel, load.buffer), &kernel.params[load.tensor].name);
             lines.push(format!("{what}: {buffer} of `{tensor}` by TMA, once"));
         }
@@ -69,9 +68,9 @@ impl Plan {
 
 /// A load of rows; boxes are as large as their array.
 fn rows(kernel: &BoundKernel, load: &Load) -> Option<String> {
-    let Transport::Rows(Rows { rows, columns, dtype, .. }) = &load.transport else { return None };
+    let Transport::Rows(Rows { rows, columns, .. }) = &load.transport else { return None };
     let (buffer, tensor) = (name(kernel, load.buffer), &kernel.params[load.tensor].name);
-    Some(format!("load: {buffer} of `{tensor}`, {rows} rows of {columns} {dtype}"))
+    Some(format!("load: {buffer} of `{tensor}`, {rows} rows of {columns} {}", load.dtype))
 }
 
 impl Ring {
@@ -108,7 +107,7 @@ impl Ring {
 
 impl Product {
     fn line(&self, kernel: &BoundKernel) -> String {
-        let Product { a, b, acc, dtype, grid, blocks, n, rows, clear } = self;
+        let Product { a, b, acc, dtype, grid, blocks, n, rows, clear, .. } = self;
         let left = match a.1 {
             Left::Shared(_) => "from shared memory",
             Left::Registers => "from registers",
