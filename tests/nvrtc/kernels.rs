@@ -111,6 +111,8 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
     let nt = is("A_T", 0) && is("B_T", 1);
     let read = |reads| Class { reads, ..Class::WIDEST };
     match (kernel.name.as_str(), &instance.dtypes[..]) {
+        // Instances with clusters are not launched where there are none.
+        _ if target == Target::Sm80 && !is("CLUSTER", 1) => return vec![],
         ("gemm" | "gemm_batch", _) => {}
         (_, [Dtype::F16]) if is_of_rows(kernel) => return vec![],
         (_, [Dtype::F32]) if is_of_rows(kernel) && target == Target::Sm80 => return vec![],

@@ -59,6 +59,9 @@ impl Builder {
     fn parted(&self, above: &[Op], ops: Vec<Op>, waited: bool) -> (Vec<Op>, Vec<Op>) {
         let mut before = Passed::default();
         let declares = |op: &Op| matches!(op.kind, OpKind::Shared { .. });
+        // What stands before a barrier of the block is ordered by it: a cluster's meeting.
+        let met = above.iter().rposition(|op| op.kind == OpKind::Barrier).map_or(0, |at| at + 1);
+        let above = &above[met..];
         if !above.iter().filter(|op| !declares(op)).all(|op| self.pass(op, &mut before)) {
             return (vec![], ops);
         }
