@@ -223,6 +223,47 @@ fn f16_is_appended_and_attended() {
     appends!(f16, f16::from_f32, f16::to_f64, 1.0 / 2048.0, shape, [131, 2, 193], [1, 8], false);
 }
 
+/// Eight parts of one sequence are added in a cluster, those of eight sequences by the last of a sequence's blocks: both give the same bits.
+#[test]
+fn one_sequence_has_the_bits_it_has_among_eight() {
+    let (heads, key_heads, d, page, keys) = (8, 2, 128, 64, 600);
+    let width = (heads + 2 * key_heads) * d;
+    let of = |count: usize, seed: usize| noise(count, seed).into_iter().map(bf16::from_f32).collect::<Vec<_>>();
+    let each = keys / page + 1;
+    let table: Vec<u32> = (0..each as u32).map(|i| i * 3 % each as u32).collect();
+    let options = || Decode { splits: Some(8), ..Decode::default() };
+    for device in devices() {
+        let found = [1, 8].map(|count: usize| {
+            // Every sequence has the same queries and, in pages of its own, the same keys and values.
+            let again = |one: Vec<bf16>| one.repeat(count);
+            let pages: Vec<u32> =
+                (0..count as u32).flat_map(|s| table.iter().map(move |p| s * each as u32 + p)).collect();
+            let pages = device.tensor(&pages, [count, each]).unwrap();
+            let lengths = device.tensor(&vec![keys as u32; count], [count]).unwrap();
+            let first = device.tensor(&(0..=count as u32).collect::<Vec<_>>(), [count + 1]).unwrap();
+            let cache =
+                |seed| device.tensor(&again(of(each * key_heads * page * d, seed)), [count * each, key_heads, page, d]);
+            let (mut k, mut v) = (cache(1000).unwrap(), cache(2000).unwrap());
+            let q = device.tensor(&again(of(heads * d, 0)), [count, heads, d]).unwrap();
+            let mut o = device.zeros::<bf16, 3>([count, heads, d]).unwrap();
+            let batch = Batch { pages: &pages, first: &first, lengths: &lengths };
+            decode(&device, &q, &k, &v, batch, &mut o, options()).unwrap();
+            let decoded = o.to_vec().unwrap()[..heads * d].to_vec();
+            let qkv = device.tensor(&again(of(width, 3000)), [count, width]).unwrap();
+            let [cosines, sines] = [f32::cos, f32::sin].map(|f| {
+                let table: Vec<f32> = (0..each * page * d / 2).map(|i| f(i as f32 / 100.0)).collect();
+                device.tensor(&table, [each * page, d / 2]).unwrap()
+            });
+            let rope = Rope { cosines: &cosines, sines: &sines, q_norm: None, k_norm: None, epsilon: 1e-6 };
+            append_and_decode(&device, &rope, &qkv, [&mut k, &mut v], &pages, &lengths, &mut o, options()).unwrap();
+            [decoded, o.to_vec().unwrap()[..heads * d].to_vec()]
+        });
+        assert!(found[0] == found[1], "{}", device.label());
+        assert!(found[0].iter().flatten().all(|x| x.to_f32().is_finite()));
+        assert!(found[0][0] != found[0][1], "the two calls have queries of their own");
+    }
+}
+
 /// Runs prompts of so many tokens after so many earlier ones on every device; bounds as above.
 macro_rules! prefill_agrees {
     ($T:ty, $of:expr, $up:expr, $epsilon:expr, $shape:expr, $cases:expr) => {{

@@ -111,6 +111,8 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
     let nt = is("A_T", 0) && is("B_T", 1);
     let read = |reads| Class { reads, ..Class::WIDEST };
     match (kernel.name.as_str(), &instance.dtypes[..]) {
+        // Instances with clusters are not launched where there are none.
+        _ if target == Target::Sm80 && !is("CLUSTER", 1) => return vec![],
         ("gemm" | "gemm_batch", _) => {}
         (_, [Dtype::F16]) if is_of_rows(kernel) => return vec![],
         (_, [Dtype::F32]) if is_of_rows(kernel) && target == Target::Sm80 => return vec![],
@@ -140,6 +142,9 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         ("gemm_cluster" | "gemm_slots", _) => return vec![],
         // Of each length of head and way of combining, the instance that a model of 16 bits uses.
         ("decode" | "append_decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 16)) => {
+            return vec![Class::WIDEST];
+        }
+        ("decode" | "append_decode", [Dtype::Bf16]) if is("D", 128) && is("CLUSTER", 8) && is("KEPT", 8) => {
             return vec![Class::WIDEST];
         }
         ("decode" | "append_decode", [Dtype::Bf16]) if is("D", 64) && is("SPLITS", 8) => return vec![Class::WIDEST],

@@ -498,6 +498,141 @@ fn cluster_reduce_ragged3(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (N,)>) {
         args: || vec![f32s([130, 70], |i| (i % 7) as f32), zeros(70)],
     },
     Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_parts(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([32]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([4, 2]);
+    let mut theirs = alloc_shared::<f32>([4, 2]);
+    if t < 8 { mine[[t / 2, t % 2]] = x.masked([b * 4 + t / 2, part * 2 + t % 2]); }
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { sum += theirs[[s, 0]] + theirs[[s, 1]]; }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 8], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "typing TK0102",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_of_other_extents(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([32]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([4, 2]);
+    let mut theirs = alloc_shared::<f32>([8, 2]);
+    if t < 8 { mine[[t / 2, t % 2]] = x.masked([b * 4 + t / 2, part * 2 + t % 2]); }
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { sum += theirs[[s, 0]] + theirs[[s, 1]]; }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 8], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "typing TK0102",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_without_a_part_for_each(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([32]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([8, 2]);
+    let mut theirs = alloc_shared::<f32>([8, 2]);
+    if t < 8 { mine[[t / 2, t % 2]] = x.masked([b * 4 + t / 2, part * 2 + t % 2]); }
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { sum += theirs[[s, 0]] + theirs[[s, 1]]; }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 8], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "typing TK0804",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_in_a_loop(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([32]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([4, 2]);
+    let mut theirs = alloc_shared::<f32>([4, 2]);
+    if t < 8 { mine[[t / 2, t % 2]] = x.masked([b * 4 + t / 2, part * 2 + t % 2]); }
+    for _ in 0..1 { cluster_exchange(&mine, &mut theirs); }
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { sum += theirs[[s, 0]] + theirs[[s, 1]]; }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 8], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "typing TK0804",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_into_what_is_used(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([32]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([4, 2]);
+    let mut theirs = alloc_shared::<f32>([4, 2]);
+    if t < 8 { mine[[t / 2, t % 2]] = x.masked([b * 4 + t / 2, part * 2 + t % 2]); }
+    if t < 8 { theirs[[t / 2, t % 2]] = 0.0; }
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { sum += theirs[[s, 0]] + theirs[[s, 1]]; }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 8], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "typing TK0804",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_twice(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([32]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([4, 2]);
+    let mut theirs = alloc_shared::<f32>([4, 2]);
+    if t < 8 { mine[[t / 2, t % 2]] = x.masked([b * 4 + t / 2, part * 2 + t % 2]); }
+    cluster_exchange(&mine, &mut theirs);
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { sum += theirs[[s, 0]] + theirs[[s, 1]]; }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 8], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "typing TK0803",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_with_itself(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([32]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([4, 2]);
+    let mut theirs = alloc_shared::<f32>([4, 2]);
+    if t < 8 { mine[[t / 2, t % 2]] = x.masked([b * 4 + t / 2, part * 2 + t % 2]); }
+    cluster_exchange(&theirs, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { sum += theirs[[s, 0]] + theirs[[s, 1]]; }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 8], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
         end: "typing TK0401",
         kernel: r#"#[tile_kernel(partial(z))]
 fn optional_mut_race(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, z: Option<&mut Tensor<f32, (N,)>>) {

@@ -102,8 +102,7 @@ impl Builder {
             let behind: Vec<Op> = std::iter::once(op).chain(rest).collect();
             let (early, mut behind) = self.prefetch(&ops, behind);
             if early.is_empty() {
-                let (first, rest) = self.copies_first(&ops, behind);
-                behind = first.into_iter().chain(rest).collect();
+                behind = self.copies_first(&ops, behind);
             }
             ops.extend(early);
             ops.extend(wait(span, trigger));

@@ -1,8 +1,8 @@
 //! Prefetch: the first copies of a pipelined loop are issued above the wait for the previous kernel, though the kernel reads that one's results
-//! before the loop; and where they read those results themselves, they are issued right behind the wait, before loads that the kernel waits for.
+//! before the loop; and where they read those results themselves, they are issued behind the wait before the kernel stores to shared memory what it has loaded, for which it waits.
 //!
 //! Contract. In: operations in order, the first of which must stand behind the wait. Out: the same operations in two lists, each in
-//! order: those that are issued above the wait, or first behind it, and the others. Moved are asynchronous copies of tensors, above the wait
+//! order: those that are issued above the wait, or further up behind it, and the others. Moved are asynchronous copies of tensors, above the wait
 //! of independent ones, into shared memory, the commits of their groups, conditions and loops of nothing else, and the registers that they read. Nothing is moved past
 //! an operation that it depends on:
 //!
@@ -35,30 +35,40 @@ impl Builder {
         self.parted(above, ops, false)
     }
 
-    /// Parts `ops`, which stand behind the wait, into what is issued first and the others: only where the thread waits before the first of its
-    /// copies for something else that it loads. `above` stands before them.
-    pub(super) fn copies_first(&self, above: &[Op], ops: Vec<Op>) -> (Vec<Op>, Vec<Op>) {
+    /// `ops`, which stand behind the wait, with copies issued before the thread stores to shared memory what it has loaded from tensors, for which it
+    /// waits. The loads stay in front: they come back first. `above` stands before them.
+    pub(super) fn copies_first(&self, above: &[Op], mut ops: Vec<Op>) -> Vec<Op> {
         let first = ops.iter().position(copies).unwrap_or(0);
-        if !ops[..first].iter().any(|op| self.awaits_a_load(op)) {
-            return (vec![], ops);
+        let Some(at) = ops[..first].iter().position(|op| self.stores_what_was_loaded(op)) else { return ops };
+        let mut loads = false;
+        visit::each_access(&self.program, &ops[..at], &mut |space, access| {
+            loads |= matches!(space, Space::Global(_)) && access == AccessMode::Read;
+        });
+        if !loads {
+            return ops;
         }
-        self.parted(above, ops, true)
+        let behind = ops.split_off(at);
+        let (moved, left) = self.parted(&[above, &ops].concat(), behind, true);
+        ops.into_iter().chain(moved).chain(left).collect()
     }
 
-    /// Whether an operation stores to shared memory in the course of loading from a tensor.
-    fn awaits_a_load(&self, op: &Op) -> bool {
+    /// Whether an operation stores to shared memory, and loads nothing from a tensor itself.
+    fn stores_what_was_loaded(&self, op: &Op) -> bool {
         let (mut loads, mut stores) = (false, false);
         visit::each_access(&self.program, std::slice::from_ref(op), &mut |space, access| match space {
-            Space::Global(_) => loads |= access == AccessMode::Read,
+            Space::Global(_) => loads = true,
             Space::Shared(_) => stores |= access == AccessMode::Write,
             Space::Local(_) => {}
         });
-        loads && stores
+        stores && !loads
     }
 
     fn parted(&self, above: &[Op], ops: Vec<Op>, waited: bool) -> (Vec<Op>, Vec<Op>) {
         let mut before = Passed::default();
         let declares = |op: &Op| matches!(op.kind, OpKind::Shared { .. });
+        // What stands before a barrier of the block is ordered by it: a cluster's meeting.
+        let met = above.iter().rposition(|op| op.kind == OpKind::Barrier).map_or(0, |at| at + 1);
+        let above = &above[met..];
         if !above.iter().filter(|op| !declares(op)).all(|op| self.pass(op, &mut before)) {
             return (vec![], ops);
         }

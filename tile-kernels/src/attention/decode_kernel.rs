@@ -86,13 +86,22 @@ pub fn decode<
     clear(&mut acc);
     clear(&mut total);
     fill(&mut most, -1e30); // finite: a row may see none of a step's keys
+    // Queries are asked for before keys and values, and stored behind what asks for those: nobody waits for them until then.
     let vec = 128 / T::BITS;
-    for e in unroll(0..16 * D / (32 * vec)) {
+    let pieces = 16 * D / (32 * vec);
+    let mut asked = alloc_local::<T>([pieces, vec]);
+    for e in unroll(0..pieces) {
         let i = (e * 32 + t % 32) * vec / D;
         let j = (e * 32 + t % 32) * vec % D;
         for x in vectorized(0..vec) {
-            q_s[[t / 32 * 16 + i, j + x]] =
-                q.masked([from + (row + i) / group, head * group + (row + i) % group, j + x]);
+            asked[[e, x]] = q.masked([from + (row + i) / group, head * group + (row + i) % group, j + x]);
+        }
+    }
+    for e in unroll(0..pieces) {
+        let i = (e * 32 + t % 32) * vec / D;
+        let j = (e * 32 + t % 32) * vec % D;
+        for x in vectorized(0..vec) {
+            q_s[[t / 32 * 16 + i, j + x]] = asked[[e, x]];
         }
     }
     for step in pipelined(begin..end, STAGES).schedule(Cooperative) {

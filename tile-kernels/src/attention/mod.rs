@@ -86,7 +86,8 @@ pub struct Decode {
     /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
     pub scale: Option<f32>,
     /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 2, 4, 8, 16 or 32 (of f32 to 1 or 8). Where
-    /// none is given, as many as fill the device with parts of at least 64 keys (of 16 in f32). 1 where the sequences have more than
+    /// none is given, 8, 4 or 2 where there are clusters of so many blocks and all of them run at once, and otherwise as many as fill the device with
+    /// parts of at least 64 keys (of 16 in f32). 1 where the sequences have more than
     /// 1,024 tiles of 16 rows. Results with different numbers differ by rounding, so whoever wants results that do not depend on how
     /// many sequences there are gives one.
     pub splits: Option<usize>,
