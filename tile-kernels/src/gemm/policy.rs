@@ -57,7 +57,7 @@ impl FromStr for Policy {
 
 /// Fitted to 204 shapes in bf16 on an H100 (`bench/results/gemm-choice-fit-h100.json`): 108 of the book in every layout, and 96 of two seeds. The
 /// choice takes 1.1% longer than the best one in geometric mean over them, 9.8% at most; on 50 shapes of other seeds
-/// (`bench/results/gemm-choice-heldout-h100.json`) 2.9%, 21% at most. `early` is where launches before the previous one's end cease to gain.
+/// (`bench/results/gemm-choice-heldout-h100.json`) 2.7%, 21% at most. `early` is where launches before the previous one's end cease to gain.
 const H100: Parameters = Parameters {
     fixed: 2.579,
     gather: 0.01436,
@@ -104,48 +104,48 @@ const H100: Parameters = Parameters {
 
 /// Fitted to 338 shapes of operands of 16 bits that TMA fetches, on an H200: 190 of three seeds, 29 of the book
 /// (`bench/results/gemm-random-fit-h200.json`), 64 more, of which 27 had been slow as called (`bench/results/gemm-split-fit-h200.json`), and
-/// 55 for clusters of two axes, of which 23 had been slow (`bench/results/gemm-cluster-fit-h200.json`). The choice takes 2.0% longer than the
+/// 55 for clusters of two axes, of which 23 had been slow (`bench/results/gemm-cluster-fit-h200.json`). The choice takes 2.1% longer than the
 /// best one in geometric mean over them. They were measured with lower panels for clusters than the kernel has now.
 const H200: Parameters = Parameters {
-    fixed: 2.414,
-    gather: 0.1264,
-    products: [7.313e6, 7.968e6, 6.312e6],
-    step: [0.05005, 0.05574],
-    agree: 0.05275,
-    port: 0.7985e6,
-    shared: 2.467e6,
-    cache: 26.08e6,
-    lines: [1.891, 0.5795],
-    sectors: [2.428, 1.342],
-    merged: 0.03332,
-    fresh: 25.47e6,
-    thin: 0.4249,
-    across: [0.002643, 0.01766],
-    turn: 0.2471,
-    store: 39760.0,
+    fixed: 2.402,
+    gather: 0.1371,
+    products: [7.52e6, 7.788e6, 6.11e6],
+    step: [0.04617, 0.05582],
+    agree: 0.06603,
+    port: 0.804e6,
+    shared: 2.638e6,
+    cache: 27.83e6,
+    lines: [1.875, 0.6885],
+    sectors: [2.408, 1.455],
+    merged: 0.07751,
+    fresh: 90.54e6,
+    thin: 0.4113,
+    across: [0.00227, 0.01542],
+    turn: 0.2378,
+    store: 39180.0,
     last: 1.0,
-    memory: 3.993e6,
-    under_way: 3.611e6,
-    kept: 18.19e6,
-    again: 0.5718,
-    ramp: 5.238,
-    arrive: 3.214,
-    adds: 51320.0,
-    shares: 40310.0,
-    powers: [2.046, 3.757],
+    memory: 4.042e6,
+    under_way: 3.946e6,
+    kept: 17.07e6,
+    again: 0.5107,
+    ramp: 4.757,
+    arrive: 3.255,
+    adds: 57840.0,
+    shares: 40600.0,
+    powers: [2.059, 3.592],
     pace: [
-        0.874, 1.030, 0.887, 1.094, 1.147, 1.221, 1.128, 1.277, 0.900, 1.047, 1.113, 1.079, 1.072, 1.116, 1.104, 1.119,
-        1.082, 1.137, 1.174, 1.224, 1.251, 1.244, 1.089, 1.203, 1.178, 1.067, 1.302, 0.806, 0.932, 0.947, 0.858, 0.917,
-        0.905, 0.844, 0.881, 0.907, 0.890, 0.869, 0.810, 0.719, 0.811, 0.749, 0.786, 0.948, 0.719, 0.793, 0.747, 0.792,
-        0.827, 0.872, 0.787, 0.834, 0.807, 0.810, 0.826, 0.852, 1.277, 1.313, 1.237, 1.270, 1.072, 0.988, 1.327, 1.325,
-        1.220, 1.313, 1.041, 1.140, 1.022, 0.822, 0.958,
+        0.876, 1.043, 0.879, 1.096, 1.164, 1.260, 1.166, 1.331, 0.847, 1.067, 1.178, 1.133, 1.182, 1.163, 1.125, 1.145,
+        1.091, 1.144, 1.202, 1.245, 1.349, 1.320, 1.134, 1.225, 1.215, 1.133, 1.355, 0.775, 0.900, 0.916, 0.837, 0.903,
+        0.890, 0.831, 0.860, 0.877, 0.859, 0.833, 0.767, 0.674, 0.765, 0.723, 0.758, 0.909, 0.677, 0.761, 0.722, 0.768,
+        0.812, 0.835, 0.753, 0.814, 0.778, 0.785, 0.798, 0.826, 1.316, 1.342, 1.264, 1.295, 1.083, 1.017, 1.342, 1.371,
+        1.266, 1.378, 1.011, 1.218, 0.984, 0.860, 0.923,
     ],
     reach: [
-        0.948, 0.970, 0.986, 1.086, 0.836, 0.988, 1.087, 1.148, 1.236, 0.958, 0.872, 0.903, 0.858, 1.015, 0.989, 0.966,
-        0.995, 0.962, 1.063, 0.996, 0.928, 0.885, 1.040, 1.159, 1.018, 0.892, 0.868, 1.035, 1.151, 1.047, 0.963, 1.111,
-        1.095, 1.059, 1.086, 0.874, 0.895, 0.942, 0.933, 1.009, 0.993, 1.053, 0.983, 1.058, 1.020, 0.975, 0.915, 0.997,
-        0.987, 1.094, 0.989, 0.830, 1.001, 0.912, 0.999, 0.917, 0.788, 0.894, 0.980, 1.078, 1.128, 0.891, 1.043, 0.969,
-        0.760, 0.741, 1.043, 1.120, 1.432, 0.765, 1.414,
+        0.931, 0.948, 0.961, 1.103, 0.854, 1.031, 1.093, 1.115, 1.211, 0.933, 0.801, 0.894, 0.775, 1.015, 0.985, 0.919,
+        0.960, 0.924, 1.086, 1.053, 0.826, 0.858, 1.041, 1.170, 1.034, 0.854, 0.839, 1.151, 1.199, 1.055, 0.934, 1.175,
+        1.155, 1.094, 1.145, 0.854, 0.856, 0.902, 0.875, 1.013, 0.986, 1.066, 0.972, 1.104, 1.034, 0.957, 0.870, 0.994,
+        0.978, 1.175, 0.981, 0.787, 1.001, 0.870, 0.996, 0.875, 0.730, 0.854, 0.983, 1.089, 1.153, 0.850, 1.088, 0.969,
+        0.676, 0.676, 1.077, 1.061, 1.573, 0.745, 1.518,
     ],
     early: 22.0,
 };
