@@ -20,9 +20,6 @@ struct Shape {
     k: i64,
     #[serde(deserialize_with = "by_choice")]
     screened: BTreeMap<String, f64>,
-    /// What an older commit chose.
-    #[serde(default)]
-    then: Option<String>,
 }
 
 /// The times by the names that choices have now: clusters were of one axis, `cluster 2` for two tiles below one another.
@@ -78,9 +75,9 @@ mod tests {
         let clusters = include_str!("../../bench/results/gemm-cluster-fit-h200.json");
         // Of products in the second and third file the fastest choice copies an operand first, which is no candidate here.
         for (policy, json, shapes, most, far) in [
-            (Policy::H200, random, 200, 1.02, 1.25),
-            (Policy::H200, split, 50, 1.03, 1.45),
-            (Policy::H200, clusters, 50, 1.04, 1.45),
+            (Policy::H200, random, 200, 1.025, 1.3),
+            (Policy::H200, split, 50, 1.045, 1.45),
+            (Policy::H200, clusters, 50, 1.025, 1.35),
             (Policy::H100, FITTED_H100, 195, 1.015, 1.15),
             (Policy::H100, OTHERS_H100, 48, 1.035, 1.25),
         ] {
@@ -94,9 +91,20 @@ mod tests {
     /// On published shapes, what is chosen beside what commit 74df698 chose, by the times of both on an H100.
     #[test]
     fn published_shapes_are_as_fast_as_before() {
-        let measured: Measured = serde_json::from_str(FITTED_H100).unwrap();
-        let ratios = measured.rows.iter().filter_map(|(title, shape)| {
-            let ratio = shape.row(title)?.beside(Policy::H100.parameters(), shape.then.as_ref()?)?;
+        /// A shape with what the older commit chose.
+        #[derive(Deserialize)]
+        struct Older {
+            then: Option<String>,
+            #[serde(flatten)]
+            shape: Shape,
+        }
+        #[derive(Deserialize)]
+        struct Both {
+            rows: BTreeMap<String, Older>,
+        }
+        let measured: Both = serde_json::from_str(FITTED_H100).unwrap();
+        let ratios = measured.rows.iter().filter_map(|(title, Older { then, shape })| {
+            let ratio = shape.row(title)?.beside(Policy::H100.parameters(), then.as_ref()?)?;
             Some((ratio, title.as_str()))
         });
         let mut ratios: Vec<_> = ratios.collect();

@@ -357,7 +357,7 @@ mod tests {
         let work = |choice: Choice, m, n| choice.work([m, n, 4096], [false, true]);
         let tile = |tile| Choice { tile, ..Choice::default() };
         let single = tile((128, 128, 64, 6, 128, 1, 1));
-        for (m, n, blocks) in [(128, 128, 1), (1280, 1280, 100), (1280, 1792, 72), (4096, 4096, 128)] {
+        for (m, n, blocks) in [(128, 128, 4), (1280, 1280, 100), (1280, 1792, 72), (4096, 4096, 128)] {
             assert_eq!(work(single, m, n).working(), blocks, "{m} x {n}");
         }
         assert_eq!(work(tile((128, 128, 64, 6, 128, 4, 2)), 4096, 4096).working(), 120);
