@@ -1,6 +1,6 @@
 //! The kernel of a decode step's attention: norms and rotates what a product has made of the newest token, appends it to the cache, and attends.
 
-use super::parts::{add_blocks, add_parts, add_warps, largest_of_warps, online_softmax};
+use super::parts::{add_parts, add_warps, largest_of_warps, online_softmax};
 use tile_runtime::prelude::*;
 
 /// The sum of squares of the thread's part of a head.
@@ -50,20 +50,20 @@ pub fn scale_and_rotate<T: Float>(
 ///
 /// A block has the queries of one group of heads, at most 16 rows, and one of `SPLITS` parts of the keys that are in the pages. Each of its
 /// `WARPS` warps multiplies all rows with `BN` keys of its own of each step. The block whose part ends with the last of these keys has the
-/// token's own key too, which it does not read from the page. The warps' results are added at the end, and then those of the parts: by the
-/// last of the parts' blocks to be done, or where the `CLUSTER` blocks of a cluster are all the parts, each of a share of the rows by one of them. Pages, tables and weights may be read before the previous kernel is done, which makes `qkv`: so the first
+/// token's own key too, which it does not read from the page. The warps' results are added at the end, and those of the parts by the last of the
+/// blocks to be done. Pages, tables and weights may be read before the previous kernel is done, which makes `qkv`: so the first
 /// keys and values are under way by then.
 #[tile_kernel(
     instances(
         (D, BN, WARPS, STAGES) in [(64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3)],
-        (SPLITS, CLUSTER) in [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (32, 1), (2, 2), (4, 4), (8, 8)],
-        where T::BITS == 16 && (STAGES != 3 || SPLITS >= 4 || CLUSTER > 1) && (STAGES != 2 || CLUSTER == 1)
+        SPLITS in [1, 2, 4, 8, 16, 32],
+        where T::BITS == 16 && (STAGES != 3 || SPLITS >= 4)
     ),
     partial(k, v),
     require(H % HK == 0 && HK <= 64 && H <= 16 * HK && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B <= 1024)),
     specialize(H, HK, PAGE),
     pdl(independent = [cosines, sines, q_norm, k_norm, k, v, pages, lengths], trigger = AtStart),
-    uses(add_blocks, add_parts, add_warps, largest_of_warps, online_softmax, scale_and_rotate, sum_of_head, sum_of_squares)
+    uses(add_parts, add_warps, largest_of_warps, online_softmax, scale_and_rotate, sum_of_head, sum_of_squares)
 )]
 pub fn append_decode<
     T: Float,
@@ -72,7 +72,6 @@ pub fn append_decode<
     const WARPS: usize,
     const STAGES: usize,
     const SPLITS: usize,
-    const CLUSTER: usize,
 >(
     k: &mut Tensor<T, (P, HK, PAGE, D)>,
     v: &mut Tensor<T, (P, HK, PAGE, D)>,
@@ -91,7 +90,6 @@ pub fn append_decode<
     arrived: &mut Workspace<u32, (Fixed<1024>, Fixed<64>)>,
 ) {
     let [split, head, z] = blocks([SPLITS, HK, B]);
-    cluster([CLUSTER, 1, 1]);
     let [t] = threads([32 * WARPS]);
     // A warp has several heads at once; a lane has two vectors of 8 of one: of its first half and of its second.
     let heads = 512 / D;
@@ -256,9 +254,6 @@ pub fn append_decode<
     let mut tops = alloc_shared::<f32>([16 * WARPS]);
     let mut counts = alloc_shared::<f32>([16 * WARPS]);
     let mut results = alloc_shared::<f32>([WARPS * D / 8, group, 8]); // of the rows that are queries
-    let own = ceil_div(group, CLUSTER); // rows that a block of the cluster adds
-    let mut mine = alloc_shared::<f32>([CLUSTER, own, D + 4]);
-    let mut theirs = alloc_shared::<f32>([CLUSTER, own, D + 4]);
     for [r] in parallel([16 * WARPS]) {
         tops[r] = most[r];
         counts[r] = total[r];
@@ -301,16 +296,7 @@ pub fn append_decode<
                     sum[x] = own_value[from_column + x].cast::<f32>() * own_weight;
                 }
                 let all = own_weight + add_warps(&tops, &counts, &results, i, chunk, half, top, &mut sum);
-                if CLUSTER > 1 {
-                    for x in vectorized(0..4) {
-                        mine[[i % CLUSTER, i / CLUSTER, from_column + x]] = sum[x];
-                    }
-                    if from_column == 0 {
-                        for x in vectorized(0..4) {
-                            mine[[i % CLUSTER, i / CLUSTER, D + x]] = if x == 0 { top } else { all };
-                        }
-                    }
-                } else if SPLITS == 1 {
+                if SPLITS == 1 {
                     for x in vectorized(0..4) {
                         let value = if all > 0.0 { sum[x] / all } else { 0.0 };
                         o[[z, head * group + i, from_column + x]] = value.cast::<T>();
@@ -327,33 +313,7 @@ pub fn append_decode<
             }
         }
     }
-    if CLUSTER > 1 {
-        if group % CLUSTER != 0 {
-            // What is exchanged of rows that are no queries.
-            let missing = CLUSTER * own - group;
-            for e in unroll(0..ceil_div(missing * (D + 4), 32 * WARPS)) {
-                let at = e * 32 * WARPS + t;
-                if at < missing * (D + 4) {
-                    mine[[CLUSTER - 1 - at / (D + 4), own - 1, at % (D + 4)]] = 0.0;
-                }
-            }
-        }
-        cluster_exchange(&mine, &mut theirs);
-        let columns = min(max(own * D / (32 * WARPS), 1), 4); // of a thread, at once
-        for e in unroll(0..ceil_div(own * D, 32 * WARPS * columns)) {
-            let at = (e * 32 * WARPS + t) * columns;
-            let i = at / D * CLUSTER + split;
-            if at < own * D && i < group {
-                let mut sum = alloc_local::<f32>([columns]);
-                clear(&mut sum);
-                let all = add_blocks(&theirs, at / D, at % D, &mut sum);
-                for x in vectorized(0..columns) {
-                    let value = if all > 0.0 { sum[x] / all } else { 0.0 };
-                    o[[z, head * group + i, at % D + x]] = value.cast::<T>();
-                }
-            }
-        }
-    } else if SPLITS > 1 {
+    if SPLITS > 1 {
         if last_arriver(&mut arrived[[z, head]], SPLITS) {
             add_parts::<T, SPLITS, WARPS>(sums, parts, o, z, 1, 0, head, group, t);
         }
