@@ -59,8 +59,6 @@ const FULL: usize = 118;
 const LEAST_PARTS: usize = 4;
 /// Clusters of so many blocks that an H100 or H200 runs at once, one block on a multiprocessor: groups of multiprocessors are not all whole.
 const CLUSTERS: [(usize, usize); 3] = [(8, 15), (4, 30), (2, 66)];
-/// Stages of the ring of a block of [`decode`] in a cluster, which has a multiprocessor for itself.
-const CLUSTER_RING: usize = 5;
 /// Keys of a warp of a block in a step.
 const KEYS: usize = 16;
 /// Warps of a block of 16-bit elements.
@@ -86,7 +84,7 @@ pub struct Decode {
     /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
     pub scale: Option<f32>,
     /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 2, 4, 8, 16 or 32 (of f32 to 1 or 8). Where
-    /// none is given, 8, 4 or 2 where there are clusters of so many blocks and all of them run at once, and otherwise as many as fill the device with
+    /// none is given, 8, 4 or 2 where there are clusters of so many blocks, all of them run at once and have few keys, and otherwise as many as fill the device with
     /// parts of at least 64 keys (of 16 in f32). 1 where the sequences have more than
     /// 1,024 tiles of 16 rows. Results with different numbers differ by rounding, so whoever wants results that do not depend on how
     /// many sequences there are gives one.
@@ -103,16 +101,17 @@ impl Decode {
         };
         let heads = (tiles * key_heads).max(1);
         let wanted = self.splits.map(at_most);
-        // Blocks of a cluster add their parts two microseconds sooner than those that meet in global memory; but a cluster's are at most eight, and wait
-        // for one another to begin.
+        // Blocks of a cluster add their parts two microseconds sooner than those that meet in global memory; but they are at most eight, and begin
+        // together, which costs more where they have many steps.
         let fits = |&&(blocks, at_once): &&(usize, usize)| {
-            heads <= at_once && wanted.map_or(blocks <= steps, |wanted| wanted == blocks)
+            let is_wanted = wanted.map_or(blocks <= steps, |wanted| wanted == blocks);
+            heads <= at_once && is_wanted && steps.div_ceil(blocks) <= FEW_STEPS
         };
         if has_clusters
             && size_of::<T>() == 2
             && let Some(&(splits, _)) = CLUSTERS.iter().find(fits)
         {
-            return Cut { splits, cluster: splits, ring: CLUSTER_RING };
+            return Cut { splits, cluster: splits, ring: OWN_RING };
         }
         let is_own = |splits: usize| {
             let blocks = splits * heads;
