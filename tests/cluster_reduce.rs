@@ -126,17 +126,19 @@ pub fn exchanged<const CK: usize>(
     let mut mine = alloc_shared::<f32>([CK, 8 / CK, 4]);
     let mut theirs = alloc_shared::<f32>([CK, 8 / CK, 4]);
     let share = ceil_div(N, CK);
-    if t < 8 {
+    // The second warp writes what the first sends.
+    let r = t % 32;
+    if t / 32 == 1 && r < 8 {
         let mut top = -1e30f32;
         let mut all = 0.0f32;
         for i in part * share..min(part * share + share, N) {
-            top = max(top, x[[t, i]]);
-            all += x[[t, i]];
+            top = max(top, x[[r, i]]);
+            all += x[[r, i]];
         }
-        mine[[t / (8 / CK), t % (8 / CK), 0]] = top;
-        mine[[t / (8 / CK), t % (8 / CK), 1]] = all;
-        mine[[t / (8 / CK), t % (8 / CK), 2]] = 0.0;
-        mine[[t / (8 / CK), t % (8 / CK), 3]] = 0.0;
+        mine[[r / (8 / CK), r % (8 / CK), 0]] = top;
+        mine[[r / (8 / CK), r % (8 / CK), 1]] = all;
+        mine[[r / (8 / CK), r % (8 / CK), 2]] = 0.0;
+        mine[[r / (8 / CK), r % (8 / CK), 3]] = 0.0;
     }
     cluster_exchange(&mine, &mut theirs);
     if t < 8 / CK {
