@@ -139,14 +139,13 @@ impl Lowering<'_> {
         let width = [4, 2].into_iter().find(|w| len / blocks % w == 0).unwrap_or(1);
         let (pieces, part_pieces) = (self.int(i64::from(len / width)), self.int(i64::from(len / blocks / width)));
         let elements = self.int(i64::from(width));
-        let part = self.local("part", dtype, width);
         if blocks == 1 {
             // A block that is a cluster by itself keeps what it has.
             return self.spread("piece", &[pieces], |l, indices| {
                 let offset = l.binary(BinaryOp::Mul, indices[0], elements);
                 let start = l.int(0);
                 let at = |shared| Memory { space: Space::Shared(shared), offset, guard: None, span };
-                l.op(OpKind::Local { local: part });
+                let part = l.local("part", dtype, width);
                 l.op(OpKind::VectorLoad { local: part, start, memory: at(from), width });
                 l.op(OpKind::VectorStore { local: part, start, memory: at(to), width });
             });
@@ -177,7 +176,7 @@ impl Lowering<'_> {
             let [sent, received] = [indices[0], piece].map(|piece| l.binary(BinaryOp::Mul, piece, elements));
             let at = |shared, offset| Memory { space: Space::Shared(shared), offset, guard: None, span };
             let start = l.int(0);
-            l.op(OpKind::Local { local: part });
+            let part = l.local("part", dtype, width);
             l.op(OpKind::VectorLoad { local: part, start, memory: at(from, sent), width });
             l.op(OpKind::ClusterStore { memory: at(to, received), block, local: part, start, width, barrier });
         });

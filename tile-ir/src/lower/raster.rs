@@ -39,6 +39,8 @@ impl<'a> Lowering<'a> {
     /// The raster of a grid of these extents, as values and as the launcher's expressions.
     pub(super) fn raster(&mut self, extents: &[ExprId]) -> Raster {
         let cluster = self.cluster();
+        // How deep the grid is only those ask that take tile after tile.
+        let is_persistent = self.kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Persistent { .. }));
         let along = |l: &mut Self, axis: usize, name: &str| match extents.get(axis) {
             None => l.int(1),
             Some(&extent) => {
@@ -48,7 +50,7 @@ impl<'a> Lowering<'a> {
                 }
                 let extent = l.value(extent);
                 let tiles = if cluster[axis] > 1 { l.binary(BinaryOp::CeilDiv, extent, by) } else { extent };
-                l.once(name, tiles)
+                if axis == 2 && !is_persistent { tiles } else { l.once(name, tiles) }
             }
         };
         let wide = along(self, 0, "tiles_x");

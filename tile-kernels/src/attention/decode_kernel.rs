@@ -15,15 +15,17 @@ use tile_runtime::prelude::*;
 /// done adds them all. Both ways add in the same order. Tables may be read before the previous kernel is done, which makes queries, keys and values.
 #[tile_kernel(
     instances(
-        (D, BN, WARPS, STAGES) in [(64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (64, 16, 1, 4), (128, 16, 1, 3)],
+        (D, BN, WARPS, STAGES) in [
+            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (64, 16, 1, 4), (128, 16, 1, 3)
+        ],
         (SPLITS, CLUSTER, KEPT) in [
             (1, 1, 16), (2, 1, 16), (4, 1, 16), (8, 1, 16), (16, 1, 16), (32, 1, 16),
             (2, 2, 8), (2, 2, 16), (4, 4, 8), (4, 4, 16), (8, 8, 8), (8, 8, 16)
         ],
         where (T::BITS == 16) == (WARPS == 4),
         where T::BITS == 16 || SPLITS == 1 || SPLITS == 8 && CLUSTER == 1,
-        where WARPS == 1 || STAGES != 2 || CLUSTER == 1,
-        where WARPS == 1 || STAGES != 3 || SPLITS >= 4 || CLUSTER > 1
+        where WARPS == 1 || D == 64 || (STAGES == 5) == (CLUSTER > 1),
+        where WARPS == 1 || STAGES != 3 || SPLITS >= 4
     ),
     partial(o),
     require(KEPT == 16 || H <= 8 * HK && tiles == 1),

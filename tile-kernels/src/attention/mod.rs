@@ -59,6 +59,8 @@ const FULL: usize = 118;
 const LEAST_PARTS: usize = 4;
 /// Clusters of so many blocks that an H100 or H200 runs at once, one block on a multiprocessor: groups of multiprocessors are not all whole.
 const CLUSTERS: [(usize, usize); 3] = [(8, 15), (4, 30), (2, 66)];
+/// Stages of the ring of a block of [`decode`] in a cluster, which has a multiprocessor for itself.
+const CLUSTER_RING: usize = 5;
 /// Keys of a warp of a block in a step.
 const KEYS: usize = 16;
 /// Warps of a block of 16-bit elements.
@@ -111,7 +113,7 @@ impl Decode {
             && size_of::<T>() == 2
             && let Some(&(splits, _)) = CLUSTERS.iter().find(fits)
         {
-            return Cut { splits, cluster: splits, ring: OWN_RING };
+            return Cut { splits, cluster: splits, ring: CLUSTER_RING };
         }
         let is_own = |splits: usize| {
             let blocks = splits * heads;
