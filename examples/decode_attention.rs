@@ -4,6 +4,7 @@
 //! ```console
 //! $ cargo run --release --example decode_attention
 //! $ cargo run --release --example decode_attention -- --sweep    # sequences cut into every number of parts, too
+//! $ cargo run --release --example decode_attention -- --clusters    # parts added across clusters
 //! $ python3 bench/decode_attention.py    # PyTorch's attention, on the same machine
 //! ```
 
@@ -73,10 +74,11 @@ fn measure(device: &Device, batch: usize, keys: usize, copies: usize, splits: Op
     let lengths = device.tensor(&vec![keys as u32; batch], [batch])?;
     let q = device.tensor(&noise(batch * HEADS * D, 3), [batch, HEADS, D])?;
     let mut o = device.zeros::<bf16, 3>([batch, HEADS, D])?;
+    let clusters = std::env::args().any(|argument| argument == "--clusters");
     let mut launch = |on: &Stream, copy: usize| -> Result<(), Error> {
         let pages = table.rows(copy * batch..(copy + 1) * batch)?;
         let batch = Batch { pages, first: &first, lengths: &lengths };
-        Ok(decode(on, &q, &k, &v, batch, &mut o, Decode { splits, ..Decode::default() })?)
+        Ok(decode(on, &q, &k, &v, batch, &mut o, Decode { splits, clusters, ..Decode::default() })?)
     };
     launch(&device.stream()?, 0)?;
     device.synchronize()?;

@@ -106,7 +106,7 @@ macro_rules! agrees {
                 let ends = device.tensor(&tables.lengths, [lengths.len()]).unwrap();
                 let batch = Batch { pages: &pages, first: &first, lengths: &ends };
                 let queries = lengths.iter().map(|l| l.0).max().unwrap_or(1);
-                let options = Decode { queries, splits: Some(splits), scale: None };
+                let options = Decode { queries, splits: Some(splits), scale: None, clusters: true };
                 // Poisoned: every element must be written.
                 let poison = vec![$of(f32::NAN); tokens * heads * d];
                 let mut o = device.tensor(&poison, [tokens, heads, d]).unwrap();
@@ -196,7 +196,7 @@ macro_rules! appends {
             for splits in $splits {
                 let [mut k, mut v] = caches();
                 let mut o = device.tensor(&vec![$of(f32::NAN); count * heads * d], [count, heads, d]).unwrap();
-                let options = Decode { splits: Some(splits), ..Decode::default() };
+                let options = Decode { splits: Some(splits), clusters: true, ..Decode::default() };
                 append_and_decode(&device, &rope, &qkv, [&mut k, &mut v], &pages, &ends, &mut o, options).unwrap();
                 let case = format!("{} {shape:?} {keys:?} {splits}", device.label());
                 assert!(k.to_vec().unwrap() == k_wanted, "keys: {case}");
@@ -231,7 +231,7 @@ fn one_sequence_has_the_bits_it_has_among_eight() {
     let of = |count: usize, seed: usize| noise(count, seed).into_iter().map(bf16::from_f32).collect::<Vec<_>>();
     let each = keys / page + 1;
     let table: Vec<u32> = (0..each as u32).map(|i| i * 3 % each as u32).collect();
-    let options = || Decode { splits: Some(8), ..Decode::default() };
+    let options = || Decode { splits: Some(8), clusters: true, ..Decode::default() };
     for device in devices() {
         let found = [1, 8].map(|count: usize| {
             // Every sequence has the same queries and, in pages of its own, the same keys and values.

@@ -119,7 +119,7 @@ pub(super) fn step<T: ModelElement>(
         };
         let rope = Rope { cosines, sines, q_norm, k_norm, epsilon };
         let splits = options.invariant.then_some(INVARIANT_SPLITS);
-        let attend = Decode { queries, splits, scale: None };
+        let attend = Decode { queries, splits, ..Decode::default() };
         let [keys, values] = &mut layer.cache;
         if is_fused {
             if only(Op::Attention) {
