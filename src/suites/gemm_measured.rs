@@ -66,6 +66,7 @@ mod tests {
 
     const FITTED_H100: &str = include_str!("../../bench/results/gemm-choice-fit-h100.json");
     const OTHERS_H100: &str = include_str!("../../bench/results/gemm-choice-heldout-h100.json");
+    const FITTED_H200: &str = include_str!("../../bench/results/gemm-choice-fit2-h200.json");
 
     /// How much slower the choice is than the best instance, on the shapes that were measured; on the last ones, which nothing was fitted to, too.
     #[test]
@@ -73,13 +74,14 @@ mod tests {
         let random = include_str!("../../bench/results/gemm-random-fit-h200.json");
         let split = include_str!("../../bench/results/gemm-split-fit-h200.json");
         let clusters = include_str!("../../bench/results/gemm-cluster-fit-h200.json");
-        // Of products in the second and third file the fastest choice copies an operand first, which is no candidate here.
+        // Of products in the second and third of these files the fastest choice copies an operand first, which is no candidate here.
         for (policy, json, shapes, most, far) in [
-            (Policy::H200, random, 200, 1.025, 1.3),
-            (Policy::H200, split, 50, 1.045, 1.45),
-            (Policy::H200, clusters, 50, 1.025, 1.35),
-            (Policy::H100, FITTED_H100, 195, 1.015, 1.15),
-            (Policy::H100, OTHERS_H100, 48, 1.035, 1.25),
+            (Policy::H200, random, 200, 1.03, 1.4),
+            (Policy::H200, split, 50, 1.06, 1.5),
+            (Policy::H200, clusters, 50, 1.03, 1.35),
+            (Policy::H200, FITTED_H200, 265, 1.015, 1.18),
+            (Policy::H100, FITTED_H100, 195, 1.015, 1.17),
+            (Policy::H100, OTHERS_H100, 48, 1.03, 1.22),
         ] {
             let rows = rows(json).unwrap();
             assert!(rows.len() > shapes, "{} shapes", rows.len());
@@ -88,7 +90,20 @@ mod tests {
         }
     }
 
-    /// On published shapes, what is chosen beside what commit 74df698 chose, by the times of both on an H100.
+    /// The shapes of the models whose products the choice was too slow for once: few rows of large weights.
+    #[test]
+    fn the_choice_is_near_the_best_on_shapes_of_models() {
+        let rows = rows(FITTED_H200).unwrap();
+        let rows: Vec<_> = rows.iter().filter(|row| row.title.starts_with("models")).collect();
+        assert_eq!(rows.len(), 72);
+        // An H100 has as many multiprocessors and less memory; what is fastest on it was not measured.
+        for (policy, most, far) in [(Policy::H200, 1.01, 1.06), (Policy::H100, 1.01, 1.06)] {
+            let (mean, worst) = mean_and_worst(rows.iter().map(|row| row.regret(policy.parameters()))).unwrap();
+            assert!(mean < most && worst < far, "{policy:?}: {mean} in geometric mean, {worst} at most");
+        }
+    }
+
+    /// On published shapes, what is chosen beside what commit 74df698 chose, by the times of both.
     #[test]
     fn published_shapes_are_as_fast_as_before() {
         /// A shape with what the older commit chose.
@@ -102,19 +117,21 @@ mod tests {
         struct Both {
             rows: BTreeMap<String, Older>,
         }
-        let measured: Both = serde_json::from_str(FITTED_H100).unwrap();
-        let ratios = measured.rows.iter().filter_map(|(title, Older { then, shape })| {
-            let ratio = shape.row(title)?.beside(Policy::H100.parameters(), then.as_ref()?)?;
-            Some((ratio, title.as_str()))
-        });
-        let mut ratios: Vec<_> = ratios.collect();
-        ratios.sort_by(|a, b| b.0.total_cmp(&a.0));
-        assert!(ratios.len() > 90, "{} shapes", ratios.len());
-        let (mean, worst) = mean_and_worst(ratios.iter().map(|(ratio, _)| *ratio)).unwrap();
-        assert!(mean < 0.9 && worst < 1.04, "{mean} in geometric mean, {:?} at most", ratios.first());
-        // Times of the same kernel differ by 0.5%.
-        let slower: Vec<_> = ratios.iter().filter(|(ratio, _)| *ratio > 1.015).collect();
-        assert!(slower.len() <= 3, "{slower:?}");
+        for (policy, json) in [(Policy::H100, FITTED_H100), (Policy::H200, FITTED_H200)] {
+            let measured: Both = serde_json::from_str(json).unwrap();
+            let ratios = measured.rows.iter().filter_map(|(title, Older { then, shape })| {
+                let ratio = shape.row(title)?.beside(policy.parameters(), then.as_ref()?)?;
+                Some((ratio, title.as_str()))
+            });
+            let mut ratios: Vec<_> = ratios.collect();
+            ratios.sort_by(|a, b| b.0.total_cmp(&a.0));
+            assert!(ratios.len() > 90, "{} shapes", ratios.len());
+            let (mean, worst) = mean_and_worst(ratios.iter().map(|(ratio, _)| *ratio)).unwrap();
+            assert!(mean < 0.87 && worst < 1.04, "{policy:?}: {mean} in geometric mean, {:?} at most", ratios.first());
+            // Times of the same kernel differ by 0.5%.
+            let slower: Vec<_> = ratios.iter().filter(|(ratio, _)| *ratio > 1.015).collect();
+            assert!(slower.len() <= 2, "{policy:?}: {slower:?}");
+        }
     }
 
     /// A product whose operands are as they were measured.
