@@ -66,6 +66,7 @@ mod tests {
 
     const FITTED_H100: &str = include_str!("../../bench/results/gemm-choice-fit-h100.json");
     const OTHERS_H100: &str = include_str!("../../bench/results/gemm-choice-heldout-h100.json");
+    const MODELS_H100: &str = include_str!("../../bench/results/gemm-choice-models-h100.json");
     const FITTED_H200: &str = include_str!("../../bench/results/gemm-choice-fit2-h200.json");
 
     /// How much slower the choice is than the best instance, on the shapes that were measured; on the last ones, which nothing was fitted to, too.
@@ -90,14 +91,15 @@ mod tests {
         }
     }
 
-    /// The shapes of the models whose products the choice was too slow for once: few rows of large weights.
+    /// Products of language models, of which the choice was too slow for some once: few rows of large weights. Nothing was fitted to an H100's times.
     #[test]
     fn the_choice_is_near_the_best_on_shapes_of_models() {
-        let rows = rows(FITTED_H200).unwrap();
-        let rows: Vec<_> = rows.iter().filter(|row| row.title.starts_with("models")).collect();
-        assert_eq!(rows.len(), 72);
-        // An H100 has as many multiprocessors and less memory; what is fastest on it was not measured.
-        for (policy, most, far) in [(Policy::H200, 1.01, 1.06), (Policy::H100, 1.01, 1.06)] {
+        for (policy, json, shapes, most, far) in
+            [(Policy::H200, FITTED_H200, 72, 1.01, 1.06), (Policy::H100, MODELS_H100, 64, 1.02, 1.09)]
+        {
+            let rows = rows(json).unwrap();
+            let rows: Vec<_> = rows.iter().filter(|row| row.title.starts_with("models")).collect();
+            assert_eq!(rows.len(), shapes);
             let (mean, worst) = mean_and_worst(rows.iter().map(|row| row.regret(policy.parameters()))).unwrap();
             assert!(mean < most && worst < far, "{policy:?}: {mean} in geometric mean, {worst} at most");
         }
