@@ -118,7 +118,7 @@ const H200: Parameters = Parameters {
     shared: 2.789e6,
     cache: 53.74e6,
     lines: [0.2085, 3.01],
-    sectors: [4.287, 3.14],
+    sectors: [4.287, 3.145],
     merged: 0.02073,
     fresh: 22.88e6,
     thin: 0.2951,
