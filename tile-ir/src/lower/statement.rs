@@ -26,7 +26,7 @@ impl<'a> Lowering<'a> {
             self.remark(RemarkKind::Fallback, span, text);
         }
         self.clusters = kernel.stmts.values().any(|s| matches!(&s.kind, StmtKind::Tile(op) if op.joins_cluster()));
-        if let Some(&extent) = kernel.cluster.first().filter(|_| !self.clusters && self.cluster() != [1; 3]) {
+        if let Some(&extent) = kernel.cluster.first().filter(|_| !self.clusters && uses::cluster(kernel) != [1; 3]) {
             let text = "no cluster: every block loads its own tiles".to_owned();
             self.remark(RemarkKind::Fallback, kernel.exprs[extent].span, text);
         }
