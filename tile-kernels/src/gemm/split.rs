@@ -303,7 +303,7 @@ impl Split {
         Work { shape, stored, tile: [rows, cols], depth, threads, cluster: [1, 1], parts, slots, instance }
     }
 
-    /// Those of 16 bits, some slots standing for any number of them.
+    /// Every instance for operands of 16 bits that splits K: over the blocks of a cluster, or over slots, of which one instance serves any number.
     pub(super) fn instances() -> impl Iterator<Item = Split> {
         CLUSTERS.into_iter().chain(SLOTS)
     }
