@@ -80,7 +80,7 @@ impl Launch {
         format!("{}{params:?}{tensors:?}{maps:?}{tiles:?}{launch:?}{checks:?}", emit(&self.program))
     }
 
-    /// Runs it on the fast simulator.
+    /// Runs it on the fast simulator, whose blocks are run on several threads, in an order that is not told.
     ///
     /// # Errors
     /// See [`fast::run`].
@@ -88,6 +88,16 @@ impl Launch {
         let args = problem.arguments(&self.bound);
         fast::run(&self.bound, &args)?;
         Ok(results(&self.bound, &args))
+    }
+
+    /// Runs it on the fast simulator, one block after another.
+    ///
+    /// # Errors
+    /// See [`fast::run`]; or no thread could be started.
+    pub fn fast_in_order(&self, problem: &Problem) -> Result<Results, String> {
+        // The only thread of a pool takes what it has cut a range into from the front.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| error.to_string())?;
+        pool.install(|| self.fast(problem)).map_err(|error| error.to_string())
     }
 
     /// Runs it on the checked simulator.
