@@ -4,6 +4,7 @@
 //! $ cargo run --release --example gemm
 //! $ cargo run --release --example gemm -- --m 4096 --n 4096 --k 4096 --dtype bf16 --layout nt
 //! $ cargo run --release --example gemm -- --bias --activation gelu --alpha 0.5
+//! $ cargo run --release --example gemm -- --tune
 //! $ cargo run --release --example gemm -- --show cuda
 //! $ cargo run --release --example gemm -- --sweep --out target/bench
 //! ```
@@ -30,9 +31,10 @@ use tile_kernels::gemm::pack::Pack;
 use tile_kernels::gemm::parts::gemm_parts;
 use tile_kernels::gemm::policy::Policy;
 use tile_kernels::gemm::split::{gemm_cluster, gemm_slots};
-use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm, tf32};
+use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm, tf32, tuned};
 use tile_runtime::kernel::{Format, explain, show};
 use tile_runtime::prelude::*;
+use tile_runtime::tuner::TuneOptions;
 
 #[derive(Parser)]
 struct Arguments {
@@ -66,6 +68,12 @@ struct Arguments {
     /// auto, cuda:N, sim or sim-checked.
     #[arg(long, default_value = "auto")]
     device: String,
+    /// Time every way to make the call, and launch the fastest: the table of trials.
+    #[arg(long)]
+    tune: bool,
+    /// With --tune: time again although the result is remembered.
+    #[arg(long, requires = "tune")]
+    force: bool,
     /// Print a stage of the compilation of the instance that the shape takes, instead of running it.
     #[arg(long)]
     show: Option<Stage>,
@@ -189,6 +197,15 @@ fn run<T: GemmElement + Real>(arguments: &Arguments) -> Result<()> {
     });
     ensure!(error <= 1.0, "the result is {error:.2} times its error bound away from f64");
     println!("checked against f64: the largest error is {error:.3} of its bound");
+    if arguments.tune {
+        // ANCHOR: tuned
+        let tuning = TuneOptions { force: arguments.force, ..TuneOptions::default() };
+        let (found, report) = tuned(&device, &a, &b, &mut c, &options, &tuning)?;
+        print!("{report}");
+        found.launch(&device, &a, &b, &mut c, &options)?;
+        // ANCHOR_END: tuned
+        return Ok(());
+    }
     if device.is_simulator() {
         println!("simulated in {:.2} s; time and throughput of a GPU cannot be simulated", first.as_secs_f64());
         return Ok(());

@@ -1,8 +1,9 @@
 //! Fits the model that chooses among the instances of the bundled GEMM to what `bench/random_shapes.py` measured, and prints what is left
-//! over: how much slower the choice is than the best instance, and how far the model is from each time.
+//! over: how much slower the choice is than the best instance, and how far the model is from each time; the same for shapes that a fit was
+//! not told of; and the parameters, which go to `tile-kernels/src/gemm/policy.rs`.
 //!
 //! ```console
-//! $ cargo run --release --example gemm_fit -- --device h100 shapes-1.json shapes-2.json
+//! $ cargo run --release --example gemm_fit -- --device h100 shapes-1.json shapes-2.json --less older.json
 //! ```
 
 use anyhow::{Context, Result};
@@ -16,25 +17,28 @@ struct Arguments {
     /// What `bench/random_shapes.py` wrote.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// The device that they were measured on: h100 or h200. The fit goes on from its parameters.
+    /// Files of which a shape counts a quarter: of older kernels, or of fewer instances.
+    #[arg(long, num_args = 1..)]
+    less: Vec<PathBuf>,
+    /// The device that they were measured on: h100 or h200. The fit begins at its parameters.
     #[arg(long, default_value = "h200")]
     device: Policy,
-    /// Trials of the fit.
-    #[arg(long, default_value_t = 20_000)]
+    /// Steps of the fit; none prints what the parameters as they are leave over.
+    #[arg(long, default_value_t = 400)]
     steps: usize,
-    /// Seed of the trials.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let mut rows = Vec::new();
-    for path in &arguments.files {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        rows.extend(gemm_measured::rows(&text).with_context(|| format!("in {}", path.display()))?);
+    for (files, weight) in [(&arguments.files, 1.0), (&arguments.less, 0.25)] {
+        for path in files {
+            let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            let found = gemm_measured::rows(&text).with_context(|| format!("in {}", path.display()))?;
+            rows.extend(found.into_iter().map(|row| row.weighing(weight)));
+        }
     }
     let now = *arguments.device.parameters();
-    let text = fitted(&rows, now, now, arguments.steps, arguments.seed);
+    let text = fitted(&rows, now, now, arguments.steps);
     Ok(tile_kernel_examples::output::print(&text)?)
 }

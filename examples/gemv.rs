@@ -19,10 +19,10 @@ use tile_kernel_examples::export;
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernel_examples::suites::gemv::{Buffers, Dense};
 use tile_kernel_examples::timing::time;
-use tile_kernels::gemv::{Choice, Gemv, GemvElement, Problem, candidates, definition, gemv, tuned};
+use tile_kernels::gemv::{Gemv, GemvElement, definition, gemv, tuned};
 use tile_runtime::kernel::{Format, explain, show};
 use tile_runtime::prelude::*;
-use tile_runtime::tuner::TuneOptions;
+use tile_runtime::tuner::{TuneOptions, TuneReport};
 
 #[derive(Parser)]
 struct Arguments {
@@ -122,7 +122,7 @@ fn run<T: GemvElement + Real>(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Prints the table of trials, and the choice against the instance that an untuned call uses.
+/// Prints the table of trials, and the choice against what an untuned call does.
 fn tune<T: GemvElement>(
     device: &Device,
     w: &Tensor<T, 2>,
@@ -131,34 +131,26 @@ fn tune<T: GemvElement>(
     options: &TuneOptions,
 ) -> Result<()> {
     // ANCHOR: tuned
-    let (kernel, report) = tuned(device, w, x, &mut *y, Gemv::default(), options)?;
+    let (found, report) = tuned(device, w, x, &mut *y, Gemv::default(), options)?;
     print!("{report}");
-    kernel.launch(w, x, &mut *y, 1.0, 0.0)?;
+    found.launch(device, w, x, &mut *y, Gemv::default())?;
     // ANCHOR_END: tuned
-    let [n, k] = w.shape();
-    let default = default_instance::<T>(n, k)?;
-    let name = |index: usize| report.trials.iter().find(|t| t.instance == index).map_or("?", |t| &t.parameters);
-    match (report.median_of(default), report.median_of(report.chosen)) {
-        (Some(untuned), Some(best)) => println!(
-            "untuned default of this kernel: {}, {:.2} us; the choice takes {:.3} of its time",
-            name(default),
-            untuned * 1e6,
-            best / untuned
-        ),
-        _ => println!("untuned default of this kernel: {}; it was not timed", name(default)),
-    }
+    print_gain(&report);
     Ok(())
 }
 
-/// The first of the kernel's instances, by expected time, for dense operands of this shape, in order of declaration.
-fn default_instance<T: Element>(n: usize, k: usize) -> Result<usize> {
-    let of_kernel = candidates(Problem::dense(n as i64, k as i64, T::DTYPE));
-    let of_kernel = of_kernel.filter(|candidate| candidate.choice.kernel() == definition().name());
-    let first = of_kernel.min_by(|a, b| a.us().total_cmp(&b.us()));
-    let wanted = first.map_or_else(|| Choice::default().consts(), |candidate| candidate.choice.consts());
-    let instances = &definition().kernel()?.instances;
-    let found = instances.iter().position(|i| i.dtypes == [T::DTYPE] && i.consts == wanted);
-    found.with_context(|| format!("no instance {wanted:?}"))
+/// What tuning gained: the first trial is what a call does by itself.
+fn print_gain(report: &TuneReport) {
+    let Some(own) = report.trials.first() else { return };
+    match (own.median, report.median_of(report.chosen)) {
+        (Some(untuned), Some(best)) => println!(
+            "a call by itself: {}, {:.2} us; the choice takes {:.3} of its time",
+            own.parameters,
+            untuned * 1e6,
+            best / untuned
+        ),
+        _ => println!("a call by itself: {}; it was not timed", own.parameters),
+    }
 }
 
 /// Prints a stage of the instance for large shapes.

@@ -44,8 +44,8 @@ struct Arguments {
     /// Fit the model to what sweeps have measured.
     #[arg(long, num_args = 1..)]
     fit: Vec<PathBuf>,
-    /// Trials of the fit.
-    #[arg(long, default_value_t = 20_000)]
+    /// Steps of the fit.
+    #[arg(long, default_value_t = 400)]
     steps: usize,
 }
 
@@ -195,6 +195,6 @@ fn fit_to(arguments: &Arguments) -> Result<()> {
         let sweep: Sweep = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
         rows.extend(sweep.shapes.iter().filter_map(Row::of));
     }
-    println!("{}", fitted(&rows, Parameters::H200, Parameters::GUESS, arguments.steps, arguments.seed));
+    println!("{}", fitted(&rows, Parameters::H200, Parameters::GUESS, arguments.steps));
     Ok(())
 }

@@ -2,11 +2,14 @@
 
 use crate::{gpu, results_folder};
 use std::time::Duration;
+use tile_bench::problem::Problem;
 use tile_kernel_examples::data::normal;
+use tile_kernel_examples::suites::gemm as gemm_suite;
 use tile_kernel_examples::suites::gemv::{Buffers, Dense};
 use tile_kernel_examples::timing::time;
+use tile_kernels::gemm;
 use tile_kernels::gemv::kernel::{GemvParams, gemv as kernel};
-use tile_kernels::gemv::{Gemv, definition, tuned};
+use tile_kernels::gemv::{self, Gemv, definition};
 use tile_runtime::prelude::*;
 use tile_runtime::tuner::{Status, TuneOptions, TuneReport};
 
@@ -135,7 +138,7 @@ fn the_choice_is_within_three_percent_of_the_exhaustive_best() {
         let options = TuneOptions { quiet: true, force: true, ..TuneOptions::default() };
         let mut reports = Vec::new();
         for _ in 0..10 {
-            reports.push(tuned(&device, &w, &x, &mut y, Gemv::default(), &options).unwrap().1);
+            reports.push(kernel::<f16>::tuned_with(&device, &options, &w, &x, &mut y, 1.0, 0.0).unwrap().1);
         }
         println!("{}", reports[0]);
         let times = exhaustive(&device, &reports[0], &w_host, &x_host, n, k);
@@ -158,4 +161,47 @@ fn the_choice_is_within_three_percent_of_the_exhaustive_best() {
         }
         assert!(worst <= 1.03, "{n}x{k}: a choice took {worst:.3} of the best's time");
     }
+}
+
+/// A tuned call of the host functions takes no more than 1% longer than the plain one, by another harness than the tuner's, on shapes of a
+/// seed; it is remembered, and the caller's output is not written.
+#[test]
+fn tuned_calls_are_no_slower_than_plain_ones() {
+    let Some(device) = gpu() else { return };
+    let options = TuneOptions { quiet: true, force: true, rounds: 9, ..TuneOptions::default() };
+    for [m, n, k] in [[16, 4096, 4096], [64, 6144, 4096], [300, 1000, 2000], [768, 768, 768]] {
+        let problem = gemm_suite::Dense::<bf16>::new([m, n, k], [false, true]);
+        let (a, b, mut c) = problem.buffers(&device).unwrap();
+        let before = c.to_vec().unwrap();
+        let (found, report) = gemm::tuned(&device, &a, &b, &mut c, &problem.options(), &options).unwrap();
+        println!("{report}");
+        assert_eq!(c.to_vec().unwrap(), before, "tuning wrote the output");
+        let again = TuneOptions { force: false, ..options.clone() };
+        let (remembered, second) = gemm::tuned(&device, &a, &b, &mut c, &problem.options(), &again).unwrap();
+        assert!(second.remembered && remembered == found, "{second}");
+        found.launch(&device, &a, &b, &mut c, &problem.options()).unwrap();
+        let error = problem.worst_error_after(&c.to_vec().unwrap(), |sum, _| sum);
+        assert!(error <= 1.0, "{m}x{n}x{k}: {error} of the bound");
+        let tuned = |on: &Stream, (a, b, c): &mut gemm_suite::Buffers<bf16>| {
+            Ok(found.launch(on, &*a, &*b, c, &problem.options())?)
+        };
+        let plain = |on: &Stream, (a, b, c): &mut gemm_suite::Buffers<bf16>| {
+            Ok(gemm::gemm(on, &*a, &*b, c, &problem.options())?)
+        };
+        let mut least = [f64::MAX; 2];
+        for _ in 0..3 {
+            least[0] = least[0].min(time(&device, &problem, tuned).unwrap());
+            least[1] = least[1].min(time(&device, &problem, plain).unwrap());
+        }
+        println!("{m}x{n}x{k}: tuned {:.2} us, plain {:.2} us", least[0] * 1e6, least[1] * 1e6);
+        assert!(least[0] <= 1.01 * least[1], "{m}x{n}x{k}: {least:?}");
+    }
+    let (n, k) = (1500, 9000);
+    let (w, x) = (normal::<f16>(1, n * k), normal::<f16>(2, k));
+    let (w, x) = (device.tensor(&w, [n, k]).unwrap(), device.tensor(&x, [k]).unwrap());
+    let mut y = device.zeros::<f16, 1>([n]).unwrap();
+    let (_, report) = gemv::tuned(&device, &w, &x, &mut y, Gemv::default(), &options).unwrap();
+    println!("{report}");
+    let [own, chosen] = [0, report.chosen].map(|number| report.median_of(number).unwrap());
+    assert!(chosen <= own, "{report}");
 }

@@ -26,3 +26,4 @@ pub mod sampling;
 pub mod softmax;
 pub mod swiglu;
 mod vector;
+mod ways;

@@ -260,6 +260,14 @@ impl Device {
         }
     }
 
+    /// Whether kernels with `pdl(..)` may start before the previous kernel of their stream is done; on simulators none does.
+    pub fn dependent_launch(&self) -> bool {
+        match &self.state.backend {
+            Backend::Cuda(cuda) => cuda.dependent_launch.load(std::sync::atomic::Ordering::Relaxed),
+            Backend::Simulator { .. } => false,
+        }
+    }
+
     /// Why [`Device::auto`] chose this device.
     pub fn why(&self) -> &str {
         &self.why

@@ -189,6 +189,16 @@ macro_rules! properties {
 
 properties!(Tensor, TensorView<'_>, TensorViewMut<'_>);
 
+impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
+    /// All of a tensor, which nothing else may read or write meanwhile; none where its elements are of another type, or its axes not `R`.
+    pub(crate) fn over(tensor: &TensorRef<'a>) -> Option<Self> {
+        let fits = tensor.dtype() == T::DTYPE && tensor.shape().len() == R;
+        let view =
+            || TensorViewMut { allocation: tensor.allocation(), layout: tensor.layout::<R>(), element: PhantomData };
+        fits.then(view)
+    }
+}
+
 impl<'a> TensorRef<'a> {
     /// Whether it is on `device`.
     pub fn is_on(&self, device: &Device) -> bool {

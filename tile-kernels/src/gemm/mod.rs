@@ -22,9 +22,11 @@ pub mod parts;
 pub mod policy;
 pub mod split;
 pub mod tf32;
+mod tuned;
 
 pub use batched::gemm_batched;
 pub use choice::{Choice, Tile};
+pub use tuned::{Tuned, tuned};
 
 use copied::Operands;
 use model::Parameters;
@@ -35,7 +37,7 @@ use std::cell::RefCell;
 use tile_runtime::kernel::{
     Argument, Class, Definition, LaunchOn, Place, Target, TensorInput, TensorOutput, TensorRef,
 };
-use tile_runtime::{Element, Error, LaunchError, Tensor, TensorView, f16};
+use tile_runtime::{Device, Element, Error, LaunchError, Tensor, TensorView, f16};
 
 /// What is done with the product.
 #[derive(Clone, Copy, Debug)]
@@ -177,11 +179,15 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
     let (choice, us) = choice(on, [a.argument(), b.argument(), c.argument()], options);
-    let early = Policy::of(on.device()).parameters().early;
     // A long launch loses more by what starts beside it than it gains by its own early start.
     let place = Place::of(on);
-    let place = if us < early { place } else { place.in_order() };
+    let place = if us < early(on.device()) { place } else { place.in_order() };
     launch(&place, &Place::of(on), choice, a, b, c, options)
+}
+
+/// The expected us from which on launches start when the previous kernel is done.
+fn early(device: &Device) -> f64 {
+    Policy::of(device).parameters().early
 }
 
 /// Launches what a choice says. `copied`: where a product of copies of the operands is launched, which has nothing but these copies in front of

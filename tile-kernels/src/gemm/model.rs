@@ -114,8 +114,8 @@ pub struct Parameters {
 /// Instances that have a pace.
 pub const INSTANCES: usize = TILES.len() + CLUSTERS.len() + SLOTS.len();
 
-/// Parameters of [`Parameters`] in front of the paces, but `early`.
-const COMMON: usize = 33;
+/// Parameters of [`Parameters`] that all instances have in common, which are in front of the paces; `early` is none of them.
+pub const COMMON: usize = 33;
 
 impl Parameters {
     /// How many a fit changes.

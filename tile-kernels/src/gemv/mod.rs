@@ -2,7 +2,7 @@
 //!
 //! | kernel | what it is for |
 //! |---|---|
-//! | [`kernel`] | every K, without being compiled for it: what [`tuned`] measures; a call launches it where no other kernel serves |
+//! | [`kernel`] | every K, without being compiled for it: a call launches it where no other kernel serves |
 //! | [`specialized`] | a K that is known when it is compiled |
 //! | [`rows`] | short rows, which share a warp; rows that are aligned to 8 or 4 bytes, or to an element, with a pitch |
 //! | [`lines`] | rows that lie side by side and are not aligned: 16-byte loads inside of them |
@@ -26,15 +26,16 @@ pub mod rows;
 pub mod specialized;
 pub mod split;
 pub mod stream;
+mod tuned;
 mod work;
 
 pub use candidates::{Candidate, Problem, candidates};
 pub use choice::Choice;
+pub use tuned::{Tuned, tuned};
 
 use tile_runtime::kernel::Target;
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
-use tile_runtime::tuner::{TuneOptions, TuneReport};
-use tile_runtime::{Device, Element, Error, LaunchError};
+use tile_runtime::{Element, LaunchError};
 
 /// The scalars of `y = alpha W x + beta y`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,38 +90,6 @@ pub fn gemv<T: GemvElement>(
         _ => Choice::default(),
     };
     T::launch(on, choice, w, x, y, scalars)
-}
-
-/// The fastest instance for these operands on a device, measured once and remembered, and the report of how it was
-/// found; `y` is not written. On a simulator nothing is measured.
-///
-/// ```
-/// use tile_kernels::gemv::{Gemv, tuned};
-/// use tile_runtime::{Device, tuner::TuneOptions};
-///
-/// let device = Device::simulator();
-/// let (w, x) = (device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?, device.tensor(&[1.0f32, 1.0], [2])?);
-/// let mut y = device.zeros::<f32, 1>([2])?;
-/// let options = TuneOptions { quiet: true, ..TuneOptions::default() };
-/// let (kernel, report) = tuned(&device, &w, &x, &mut y, Gemv::default(), &options)?;
-/// kernel.launch(&w, &x, &mut y, 1.0, 0.0)?;
-/// assert_eq!(y.to_vec()?, [3.0, 7.0]);
-/// assert_eq!(report.chosen, kernel.index());
-/// # Ok::<(), tile_runtime::Error>(())
-/// ```
-///
-/// # Errors
-/// No instance takes these operands, or none works; the device has failed.
-#[track_caller]
-pub fn tuned<T: GemvElement>(
-    device: &Device,
-    w: impl TensorInput<T, 2>,
-    x: impl TensorInput<T, 1>,
-    y: impl TensorOutput<T, 1>,
-    Gemv { alpha, beta }: Gemv,
-    options: &TuneOptions,
-) -> Result<(kernel::GemvKernel<T>, TuneReport), Error> {
-    kernel::gemv::<T>::tuned_with(device, options, w, x, y, alpha, beta)
 }
 
 /// The kernel as data.

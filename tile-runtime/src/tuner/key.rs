@@ -1,5 +1,6 @@
 //! What a tuning's result depends on, as text: compared whole.
 
+use super::ways::WaysOf;
 use crate::device::{Backend, Device};
 use crate::error::Error;
 use crate::kernel::{Argument, Definition, Dtype, Scalar};
@@ -12,7 +13,7 @@ use tile_ir::sim::ScalarValue;
 /// Version of what a key means.
 const FORMAT: u32 = 1;
 
-/// The key of a call.
+/// The key of a call of a kernel.
 pub(super) fn of(
     def: &'static Definition,
     dtypes: &[Dtype],
@@ -20,28 +21,67 @@ pub(super) fn of(
     args: &[Argument<'_>],
 ) -> Result<String, Error> {
     let names = dtypes.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
-    let mut key = format!("tune {FORMAT}, version {}\n", env!("CARGO_PKG_VERSION"));
-    let mut line = |name: &str, value: &str| key += &format!("{name}: {}\n", value.replace('\n', " "));
-    line("kernel", &format!("{} {}", def.name(), kernel_hash(def)?));
-    line("dtypes", &names);
-    match &device.state.backend {
-        // Two devices of one model are alike.
-        Backend::Cuda(cuda) => {
-            let (major, minor) = cuda.capability;
-            line("device", &format!("{} {major}.{minor}, {} multiprocessors", cuda.name, cuda.multiprocessors));
-            let (major, minor) = cuda.driver_version();
-            line("driver", &format!("{major}.{minor}"));
-        }
-        Backend::Simulator { .. } => line("device", device.label()),
-    }
-    line("nvrtc", &Nvrtc::get().map_or("none".into(), Nvrtc::identity));
+    let mut key = Key::new();
+    key.line("kernel", &format!("{} {}", def.name(), kernel_hash(def)?));
+    key.line("dtypes", &names);
+    key.machine(device);
     for (dim, value) in super::space::specialized(def.kernel()?, args) {
-        line(&format!("specialised {}", dim.index()), &value.to_string());
+        key.line(&format!("specialised {}", dim.index()), &value.to_string());
     }
     for (kernel_param, arg) in def.kernel()?.params.values().zip(args) {
-        line(&kernel_param.name, &bucket_of(arg));
+        key.line(&kernel_param.name, &bucket_of(arg));
     }
-    Ok(key)
+    Ok(key.0)
+}
+
+/// The key of a call of a host function.
+pub(super) fn of_call(call: &WaysOf<'_>, device: &Device) -> Result<String, Error> {
+    let mut key = Key::new();
+    key.line("call", call.name);
+    for def in call.kernels {
+        key.line("kernel", &format!("{} {}", def.name(), kernel_hash(def)?));
+    }
+    key.line("options", call.options);
+    key.machine(device);
+    for (at, arg) in call.args.iter().enumerate() {
+        let dtype = match arg {
+            Argument::Tensor(tensor) => tensor.dtype().name(),
+            Argument::Scalar(_) | Argument::Absent => "",
+        };
+        key.line(&at.to_string(), &format!("{dtype} {}", bucket_of(arg)));
+    }
+    Ok(key.0)
+}
+
+/// The lines of a key.
+struct Key(String);
+
+impl Key {
+    fn new() -> Key {
+        Key(format!("tune {FORMAT}, version {}\n", env!("CARGO_PKG_VERSION")))
+    }
+
+    fn line(&mut self, name: &str, value: &str) {
+        self.0 += &format!("{name}: {}\n", value.replace('\n', " "));
+    }
+
+    /// The device and what compiles for it.
+    fn machine(&mut self, device: &Device) {
+        match &device.state.backend {
+            // Two devices of one model are alike.
+            Backend::Cuda(cuda) => {
+                let (major, minor) = cuda.capability;
+                self.line(
+                    "device",
+                    &format!("{} {major}.{minor}, {} multiprocessors", cuda.name, cuda.multiprocessors),
+                );
+                let (major, minor) = cuda.driver_version();
+                self.line("driver", &format!("{major}.{minor}"));
+            }
+            Backend::Simulator { .. } => self.line("device", device.label()),
+        }
+        self.line("nvrtc", &Nvrtc::get().map_or("none".into(), Nvrtc::identity));
+    }
 }
 
 /// An argument's bucket: the extents' buckets, and the alignment of the address and the strides; a number's bucket; of

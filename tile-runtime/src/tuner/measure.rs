@@ -10,6 +10,7 @@ use super::random::Random;
 use super::report::Status;
 use super::scratch::{Owned, Scratch};
 use super::search::{Bench, Failure};
+use super::ways::Way;
 use crate::allocation::Allocation;
 use crate::cuda::{Use, hold_one};
 use crate::device::Device;
@@ -36,8 +37,8 @@ pub(super) struct Rig<'a> {
     pub args: &'a [Argument<'a>],
     /// Which arguments the kernel writes.
     pub writes: Vec<bool>,
-    /// The compiled candidates.
-    pub loaded: BTreeMap<usize, Loaded>,
+    /// The candidates.
+    pub loaded: BTreeMap<usize, Candidate<'a>>,
     /// Makes an instance on the simulator.
     pub simulate: &'a dyn Fn(usize) -> Result<Loaded, Error>,
     /// Whether the simulator's result has the GPU's bits.
@@ -45,6 +46,39 @@ pub(super) struct Rig<'a> {
     pub options: &'a TuneOptions,
     pub start: Instant,
     pub state: State,
+}
+
+/// What is launched.
+pub(super) enum Candidate<'a> {
+    /// A compiled instance of a kernel.
+    Instance(Loaded),
+    /// A way to make a call of a host function.
+    Way(&'a Way<'a>),
+}
+
+impl<'a> From<&'a Way<'a>> for Candidate<'a> {
+    fn from(way: &'a Way<'a>) -> Self {
+        Candidate::Way(way)
+    }
+}
+
+impl Candidate<'_> {
+    /// Launches with tensors in the places of some of a call's, those that are written among them.
+    fn launch_on(&self, stream: &Stream, call: &[Argument<'_>], writes: &[bool], with: &Scratch) -> Result<(), Error> {
+        let mut args = with.args(call);
+        match self {
+            Candidate::Instance(loaded) => Ok(loaded.launch_on(stream, &mut args)?),
+            Candidate::Way(way) => way.launch_on(stream, args, writes),
+        }
+    }
+
+    /// The instance of a kernel that it is.
+    fn instance(&self) -> Option<&Loaded> {
+        match self {
+            Candidate::Instance(loaded) => Some(loaded),
+            Candidate::Way(_) => None,
+        }
+    }
 }
 
 /// What is made on the way.
@@ -133,7 +167,7 @@ impl<'a> Rig<'a> {
         let stream = self.stream().map_err(failed)?;
         let loaded = self.loaded.get(&instance).ok_or_else(|| missing(instance))?;
         case.scratch.restore(&case.initial).map_err(failed)?;
-        loaded.launch_on(&stream, &mut case.scratch.args(self.args)).map_err(|e| failed(e.into()))?;
+        loaded.launch_on(&stream, self.args, &self.writes, &case.scratch).map_err(failed)?;
         let event = stream.record().map_err(failed)?;
         self.wait(&stream, &event)?;
         case.scratch.read(&self.writes).map_err(failed)
@@ -181,6 +215,7 @@ impl<'a> Rig<'a> {
     /// words where there is none. An error of the simulator's is the candidate's only where the call is the caller's own.
     fn small_case(&self, instance: usize) -> Result<Case, String> {
         let loaded = self.loaded.get(&instance).ok_or("it is not loaded")?;
+        let loaded = loaded.instance().ok_or("it is no single kernel")?;
         let simulated = (self.simulate)(instance).map_err(|e| e.to_string())?;
         let mut why = String::from("no small shape satisfies its launch contract");
         for modulus in [1024, 512, 256, 128, 64] {
@@ -267,7 +302,7 @@ impl<'a> Rig<'a> {
         if !self.state.graphs.contains_key(&instance) {
             let capture = |stream: &Stream| {
                 for copy in rotation.copies.iter().cycle().take(launches) {
-                    loaded.launch_on(stream, &mut copy.args(self.args))?;
+                    loaded.launch_on(stream, self.args, &self.writes, copy)?;
                 }
                 Ok(())
             };
@@ -294,7 +329,7 @@ impl<'a> Rig<'a> {
     fn flushed(
         &self,
         stream: &Stream,
-        loaded: &Loaded,
+        loaded: &Candidate<'_>,
         copy: &Scratch,
         memory: &Arc<Allocation>,
     ) -> Result<f64, Failure> {
@@ -305,7 +340,7 @@ impl<'a> Rig<'a> {
                 // SAFETY: the range is an allocation that is kept alive, ordered on this stream by `hold_one`.
                 unsafe { cuda.fill(slot, memory.address, memory.bytes, round as u8) }.map_err(failed)?;
             }
-            let launch = || Ok(loaded.launch_on(stream, &mut copy.args(self.args))?);
+            let launch = || loaded.launch_on(stream, self.args, &self.writes, copy);
             sum += self.timed(stream, launch)?;
         }
         Ok(sum / LAUNCHES as f64)
@@ -325,7 +360,8 @@ impl Bench for Rig<'_> {
         let mut result = Ok(());
         // An instance whose contract does not hold for the small shape is compared on the caller's only.
         let fits = |case: &&mut Case| {
-            self.loaded.get(&instance).is_some_and(|l| l.check(&case.scratch.args(self.args)).is_ok())
+            let loaded = self.loaded.get(&instance).and_then(Candidate::instance);
+            loaded.is_some_and(|loaded| loaded.check(&case.scratch.args(self.args)).is_ok())
         };
         if let Some(case) = small.as_mut().filter(fits) {
             result = self.check(instance, case);

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Expansion gives every kernel `tuned(&device, args..)` and `tuned_with(&device, &options, args..)`, which return what
-//! `instance(..)` returns. The caller's outputs are never written. Nothing here knows a kernel.
+//! `instance(..)` returns. The caller's outputs are never written. Nothing here knows a kernel. A host function that chooses among kernels
+//! is tuned by [`tune_ways`].
 //!
 //! What a library call cannot do is stop a kernel that hangs: tuning ends there, the report says which it was, and it is
 //! left out the next time. The device stays busy until that kernel ends, if it does. With `TILE_LAUNCH_BLOCKING=1` a launch
@@ -32,6 +33,7 @@ mod report;
 mod scratch;
 mod search;
 mod space;
+mod ways;
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,7 @@ pub use compare::gate_bound;
 pub(crate) use compare::{is_exact, same_bits, value, within};
 pub use options::TuneOptions;
 pub use report::{Status, Trial, TuneReport};
+pub use ways::{Launch, Tensors, Way, WaysOf, tune_ways};
 
 use crate::cache::Cache;
 use crate::check::Case;
@@ -48,9 +51,8 @@ use crate::error::Error;
 use crate::kernel::{Argument, Definition, Dtype, InstanceTable, Loaded, Variant, prepare, unlisted};
 use crate::launch_error::LaunchError;
 use crate::lock::lock;
-use crate::nvrtc::Nvrtc;
 use crate::settings;
-use measure::Rig;
+use measure::{Candidate, Rig};
 use progress::Progress;
 pub(crate) use random::Random;
 use search::{Outcome, first_line, search};
@@ -168,27 +170,8 @@ fn tune_call(call: &Call<'_>) -> Result<TuneReport, Error> {
         return Ok(report.clone());
     }
     let start = Instant::now();
-    let mut report = TuneReport {
-        kernel: def.name().into(),
-        key: key.clone(),
-        device: device.to_string(),
-        driver: match device.is_simulator() {
-            true => String::new(),
-            false => Device::driver_version().map_or(String::new(), |(major, minor)| format!("{major}.{minor}")),
-        },
-        nvrtc: Nvrtc::get().map_or(String::new(), Nvrtc::identity),
-        dtypes: call.dtypes.iter().map(|d| d.name().to_string()).collect(),
-        dims: Vec::new(),
-        timing: String::new(),
-        gate: String::new(),
-        noise: 0.0,
-        rounds: 0,
-        seconds: 0.0,
-        stopped: None,
-        chosen: 0,
-        trials: Vec::new(),
-        remembered: false,
-    };
+    let mut report = TuneReport::new(def.name(), key.clone(), device);
+    report.dtypes = call.dtypes.iter().map(|d| d.name().to_string()).collect();
     let space = space::candidates(def, call.dtypes, device, args, options.compilers())?;
     (report.trials, report.dims) = (space.trials, space.dims);
     exclude_known(&mut report.trials, earlier.as_ref().filter(|_| !options.force));
@@ -239,7 +222,7 @@ fn measured(call: &Call<'_>, l2_bytes: u64, report: &mut TuneReport, start: Inst
         state: Default::default(),
     };
     for (instance, loaded) in build(&mut report.trials, options, start, &progress, &|i| load(i, device)) {
-        rig.loaded.insert(instance, loaded);
+        rig.loaded.insert(instance, Candidate::Instance(loaded));
     }
     let outcome = search(&mut rig, &mut report.trials, options, &progress, seed(start));
     report.timing = rig.timing();
@@ -331,7 +314,7 @@ fn nothing_left(report: &TuneReport) -> Error {
 /// Leaves out what hung or put the device out of order the last time.
 fn exclude_known(trials: &mut [Trial], earlier: Option<&TuneReport>) {
     for bad in earlier.iter().flat_map(|r| &r.trials).filter(|t| matches!(t.status, Status::Hung | Status::Fault)) {
-        if let Some(trial) = trials.iter_mut().find(|t| t.instance == bad.instance && t.status == Status::Untried) {
+        if let Some(trial) = trials.iter_mut().find(|t| t.parameters == bad.parameters && t.status == Status::Untried) {
             trial.status = bad.status;
             let detail = bad.detail.trim_start_matches(EARLIER);
             trial.detail = format!("{EARLIER}{detail}");
@@ -344,12 +327,16 @@ const EARLIER: &str = "in an earlier tuning: ";
 /// Whether an earlier result can be used for this call: its choice can be launched, and it was not cut short by a
 /// candidate that is now known.
 fn is_usable(call: &Call<'_>, report: &TuneReport) -> bool {
-    let cut_short = |t: &Trial| matches!(t.status, Status::Hung | Status::Fault) && !t.detail.starts_with(EARLIER);
     let timed = report.choice().is_some_and(|t| t.median.is_some());
-    if !timed || report.trials.iter().any(cut_short) {
+    if !timed || report.trials.iter().any(is_cut_short) {
         return false;
     }
     (call.load)(report.chosen, call.device).is_ok_and(|loaded| loaded.check(call.args).is_ok())
+}
+
+/// Whether a tuning ended at this candidate, and none has left it out since.
+fn is_cut_short(trial: &Trial) -> bool {
+    matches!(trial.status, Status::Hung | Status::Fault) && !trial.detail.starts_with(EARLIER)
 }
 
 fn recall(name: &str, key: &str) -> Option<TuneReport> {

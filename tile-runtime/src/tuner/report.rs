@@ -1,5 +1,7 @@
 //! What a tuning tried and what it chose: data, and a table.
 
+use crate::device::Device;
+use crate::nvrtc::Nvrtc;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -117,6 +119,31 @@ impl Status {
 }
 
 impl TuneReport {
+    /// The report of what has not been tuned yet.
+    pub(super) fn new(kernel: &str, key: String, device: &Device) -> TuneReport {
+        TuneReport {
+            kernel: kernel.into(),
+            key,
+            device: device.to_string(),
+            driver: match device.is_simulator() {
+                true => String::new(),
+                false => Device::driver_version().map_or(String::new(), |(major, minor)| format!("{major}.{minor}")),
+            },
+            nvrtc: Nvrtc::get().map_or(String::new(), Nvrtc::identity),
+            dtypes: Vec::new(),
+            dims: Vec::new(),
+            timing: String::new(),
+            gate: String::new(),
+            noise: 0.0,
+            rounds: 0,
+            seconds: 0.0,
+            stopped: None,
+            chosen: 0,
+            trials: Vec::new(),
+            remembered: false,
+        }
+    }
+
     /// The chosen candidate.
     pub fn choice(&self) -> Option<&Trial> {
         self.trials.iter().find(|t| t.instance == self.chosen)
@@ -131,7 +158,8 @@ impl TuneReport {
 impl fmt::Display for TuneReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dims = self.dims.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ");
-        writeln!(f, "kernel `{}` <{}>, {dims}, on {}", self.kernel, self.dtypes.join(", "), self.device)?;
+        let dtypes = if self.dtypes.is_empty() { String::new() } else { format!(" <{}>", self.dtypes.join(", ")) };
+        writeln!(f, "kernel `{}`{dtypes}, {dims}, on {}", self.kernel, self.device)?;
         writeln!(f, "timing: {}", self.timing)?;
         if !self.gate.is_empty() {
             writeln!(f, "gate: {}", self.gate)?;

@@ -2,7 +2,8 @@
 //! GPU's clock.
 
 use super::super::report::{Status, TuneReport};
-use super::super::{TuneOptions, measured, space};
+use super::super::ways::{self, Launch, Way, WaysOf, tune_ways};
+use super::super::{TuneOptions, key, measured, space};
 use crate::kernel::{Argument, Definition, InstanceTable, Loaded, ScalarInput, TensorInput, TensorOutput, prepare};
 use crate::prelude::*;
 use std::panic::Location;
@@ -35,25 +36,10 @@ pub fn row_sums<const LOST: usize, const SHORT: usize, const WIDE: usize>(
     }
 }
 
-fn report(trials: space::Space) -> TuneReport {
-    TuneReport {
-        kernel: "row_sums".into(),
-        key: String::new(),
-        device: String::new(),
-        driver: String::new(),
-        nvrtc: String::new(),
-        dtypes: vec![],
-        dims: trials.dims,
-        timing: String::new(),
-        gate: String::new(),
-        noise: 0.0,
-        rounds: 0,
-        seconds: 0.0,
-        stopped: None,
-        chosen: 0,
-        trials: trials.trials,
-        remembered: false,
-    }
+fn report(space: space::Space) -> TuneReport {
+    let mut report = TuneReport::new("row_sums", String::new(), &Device::simulator());
+    (report.trials, report.dims) = (space.trials, space.dims);
+    report
 }
 
 /// Tunes on the simulator as if it were a GPU.
@@ -121,4 +107,59 @@ fn a_call_that_no_instance_takes_says_why() {
         space.trials
     );
     assert!(space.refusal.unwrap().to_string().contains('3'));
+}
+
+/// A way by an instance of the kernel: `LOST` columns and `SHORT` rows are left out.
+macro_rules! way {
+    ($name:literal, $lost:literal, $short:literal) => {{
+        let launch: Box<Launch<'_>> = Box::new(|place, tensors| {
+            let (x, y) = (tensors.input::<f32, 2>(0), tensors.output::<f32, 1>(1));
+            assert!(tensors.output::<f32, 1>(1).is_none() && tensors.output::<f32, 2>(0).is_none());
+            assert!(tensors.input::<f32, 1>(1).is_none() && tensors.input::<f16, 2>(0).is_none());
+            row_sums::<$lost, $short, 32>::launch(place, x.unwrap(), y.unwrap(), 0.0)
+        });
+        Way { name: $name.into(), early: false, launch }
+    }};
+}
+
+#[test]
+fn ways_are_compared_with_the_first() {
+    let device = Device::simulator();
+    let (n, k) = (40, 128);
+    let x = device.tensor(&values(n * k), [n, k]).unwrap();
+    let before = values(n);
+    let mut y = device.tensor(&before, [n]).unwrap();
+    let (x, mut out) = (&x, &mut y);
+    let args = [x.argument(), TensorOutput::<f32, 1>::argument(&mut out)];
+    let kernels = [row_sums::<0, 0, 32>::definition()];
+    let of = |options| WaysOf { name: "sums", kernels: &kernels, args: &args, writes: &[false, true], options };
+    let all = [way!("right", 0, 0), way!("lost", 1, 0), way!("short", 0, 1), way!("as right", 0, 0)];
+    let options = TuneOptions { rounds: 3, quiet: true, ..TuneOptions::default() };
+    let mut report = TuneReport { trials: ways::trials(&all), ..TuneReport::new("sums", String::new(), &device) };
+    ways::measured(&device, &of(""), &all, &options, 1 << 14, &mut report, Instant::now()).unwrap();
+    let statuses: Vec<Status> = report.trials.iter().map(|t| t.status).collect();
+    assert_eq!(statuses[1..3], [Status::Wrong, Status::Wrong], "{report}");
+    assert!(report.trials[2].detail.contains("element 39"), "{report}");
+    assert!([0, 3].contains(&report.chosen) && report.trials[report.chosen].median.is_some(), "{report}");
+    assert!(report.to_string().contains("right, plain launch"), "{report}");
+
+    // A simulator has no clock: the call's own way is taken.
+    assert_eq!(tune_ways(&device, &of(""), &all, &options).unwrap().0, 0);
+    let none = tune_ways(&device, &of(""), &[], &options).unwrap_err().to_string();
+    assert!(none.contains("no way"), "{none}");
+    assert_ne!(key::of_call(&of(""), &device).unwrap(), key::of_call(&of("beta"), &device).unwrap());
+    assert_eq!(y.to_vec().unwrap(), before, "the caller's output is as it was");
+}
+
+/// What a call is refused for is said before anything is timed.
+#[test]
+fn a_call_that_is_refused_has_no_ways() {
+    let device = Device::simulator();
+    let x = device.tensor(&values(6), [2, 3]).unwrap();
+    let mut y = device.zeros::<f32, 1>([2]).unwrap();
+    let (x, mut out) = (&x, &mut y);
+    let args = [x.argument(), TensorOutput::<f32, 1>::argument(&mut out)];
+    let call = WaysOf { name: "sums", kernels: &[], args: &args, writes: &[false, true], options: "" };
+    let error = tune_ways(&device, &call, &[way!("right", 0, 0)], &TuneOptions::default()).unwrap_err();
+    assert!(matches!(&error, Error::Launch(_)) && error.to_string().contains("K % 4"), "{error}");
 }
