@@ -4,6 +4,7 @@
 use super::walk::Walk;
 use super::{AddedTile, TMA_START_BYTES};
 use crate::constraint::{Answer, Poly};
+use crate::ir::parts::{alike, mentions};
 use crate::ir::{
     AtomicOp, BinaryOp, BoundKernel, Dtype, DtypeRef, ExprId, ExprKind, Extent, ParamKind, Place, Scope, StmtId,
     StmtKind, VarId,
@@ -91,27 +92,4 @@ fn added(kernel: &BoundKernel, stmt: StmtId) -> Option<AddedTile> {
         }
     }
     Some(AddedTile { fragment, tensor, access, start })
-}
-
-/// Whether an expression mentions one of these variables.
-fn mentions(kernel: &BoundKernel, expr: ExprId, vars: &[VarId]) -> bool {
-    let mut found = false;
-    crate::ir::parts::parts(kernel, expr, &mut |kind| {
-        found |= matches!(kind, ExprKind::Var(var) if vars.contains(var));
-    });
-    found
-}
-
-/// Whether two index expressions are written alike.
-fn alike(kernel: &BoundKernel, a: ExprId, b: ExprId) -> bool {
-    match (&kernel.exprs[a].kind, &kernel.exprs[b].kind) {
-        (ExprKind::Int(a), ExprKind::Int(b)) => a == b,
-        (ExprKind::Var(a), ExprKind::Var(b)) => a == b,
-        (ExprKind::Dim(a), ExprKind::Dim(b)) => a == b,
-        (ExprKind::Scalar(a), ExprKind::Scalar(b)) => a == b,
-        (ExprKind::Binary(one, a, b), ExprKind::Binary(other, c, d)) => {
-            one == other && alike(kernel, *a, *c) && alike(kernel, *b, *d)
-        }
-        _ => false,
-    }
 }

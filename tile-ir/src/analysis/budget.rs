@@ -115,7 +115,7 @@ fn scratch(kernel: &BoundKernel) -> u64 {
     let others = super::tiles::joined(kernel).map_or(0, |(blocks, ..)| blocks as u64 - 1);
     each_stmt(kernel, &kernel.body, &mut |stmt| {
         if let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = stmt {
-            let bytes = kernel.buffer_len(*tile) * u64::from(kernel.buffer_dtype(*tile).bytes());
+            let bytes = kernel.buffer_bytes(*tile);
             total = total.saturating_add(bytes.saturating_mul(others));
         }
         let StmtKind::Reduce { op, src, dst, axis: Some(axis) } = stmt else { return };
@@ -156,7 +156,7 @@ pub(crate) fn shared_bytes(kernel: &BoundKernel) -> u64 {
 fn sized(kernel: &BoundKernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
     let stages = stages(kernel);
     let bytes = |id: BufferId| {
-        let once = kernel.buffer_len(id).saturating_mul(u64::from(kernel.buffer_dtype(id).bytes()));
+        let once = kernel.buffer_bytes(id);
         match stages.get(&id) {
             // Every slot is aligned.
             Some(&stages) => once.checked_next_multiple_of(16).unwrap_or(once).saturating_mul(u64::from(stages)),

@@ -1,9 +1,8 @@
 //! Comparisons that hold where an index is assigned: those of the conditionals and of the `while`s around it, as long as
 //! nothing has changed what they compare since.
 
-use super::walk::statement::set_within;
-use crate::ir::parts::parts;
-use crate::ir::{BinaryOp, BoundKernel, ExprId, ExprKind, StmtKind, UnaryOp, VarId};
+use crate::ir::parts::{mentions, set_within};
+use crate::ir::{BinaryOp, BoundKernel, ExprId, ExprKind, StmtId, UnaryOp};
 
 /// Comparisons kept for one place; a chain of more `else if`s than that loses the outermost.
 const KEPT: usize = 16;
@@ -56,20 +55,11 @@ impl Comparisons {
         }
     }
 
-    /// Drops what a statement makes untrue, by giving variables other values.
-    pub fn after(&mut self, kernel: &BoundKernel, stmt: &StmtKind) {
-        let mut set = set_within(kernel, stmt);
-        if let StmtKind::Let { var, .. } = stmt {
-            set.push(*var);
-        }
+    /// Drops what a statement makes untrue, by giving variables other values. Nothing that holds mentions what it declares.
+    pub fn after(&mut self, kernel: &BoundKernel, stmt: StmtId) {
+        let set = set_within(kernel, stmt);
         if !set.is_empty() {
             self.0.retain(|c| ![c.left, c.right].into_iter().any(|side| mentions(kernel, side, &set)));
         }
     }
-}
-
-fn mentions(kernel: &BoundKernel, expr: ExprId, vars: &[VarId]) -> bool {
-    let mut found = false;
-    parts(kernel, expr, &mut |kind| found |= matches!(kind, ExprKind::Var(var) if vars.contains(var)));
-    found
 }

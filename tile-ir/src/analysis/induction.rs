@@ -109,11 +109,11 @@ impl<'k> Induction<'k> {
             if let StmtKind::If { cond, then, otherwise } = kind {
                 self.collect(then, loops, &mut holds.within(kernel, *cond, true));
                 self.collect(otherwise, loops, &mut holds.within(kernel, *cond, false));
-                holds.after(kernel, kind);
+                holds.after(kernel, stmt);
                 continue;
             }
             // A loop's next iteration begins with what the last one assigned.
-            holds.after(kernel, kind);
+            holds.after(kernel, stmt);
             loops.extend(kind.is_loop().then_some(stmt));
             kind.bodies().into_iter().for_each(|body| self.collect(body, loops, &mut holds.clone()));
             loops.truncate(loops.len() - usize::from(kind.is_loop()));

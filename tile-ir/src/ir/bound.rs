@@ -101,6 +101,11 @@ impl BoundKernel {
         self.buffers[buffer].extents.iter().map(|extent| u64::from(*extent)).fold(1, u64::saturating_mul)
     }
 
+    /// How many bytes an array's elements take.
+    pub fn buffer_bytes(&self, buffer: BufferId) -> u64 {
+        self.buffer_len(buffer).saturating_mul(u64::from(self.buffer_dtype(buffer).bytes()))
+    }
+
     /// An array's dtype.
     pub fn buffer_dtype(&self, buffer: BufferId) -> Dtype {
         self.buffers[buffer].dtype

@@ -429,6 +429,22 @@ pub(crate) fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)
     kind.operands(kernel, &mut |operand| parts(kernel, operand, f));
 }
 
+/// Whether an expression mentions one of these variables.
+pub(crate) fn mentions(kernel: &Kernel, expr: ExprId, vars: &[VarId]) -> bool {
+    let mut found = false;
+    parts(kernel, expr, &mut |kind| found |= matches!(kind, ExprKind::Var(var) if vars.contains(var)));
+    found
+}
+
+/// The variables, declared before, that a statement gives other values, with all that it contains.
+pub(crate) fn set_within(kernel: &Kernel, stmt: StmtId) -> Vec<VarId> {
+    let mut all = Vec::new();
+    each(kernel, &[stmt], &mut |inner| all.extend(kernel.stmts[inner].kind.sets()));
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// Variables that statements read.
 pub(crate) fn variables(kernel: &Kernel, body: &[StmtId]) -> Vec<VarId> {
     let mut all = Vec::new();

@@ -16,6 +16,12 @@ pub(super) fn depends(kernel: &BoundKernel, expr: ExprId) -> Vec<VarId> {
     all
 }
 
+/// The variable that a statement declares, if it is a `let`.
+pub(super) fn declared(kernel: &Kernel, stmt: StmtId) -> Option<VarId> {
+    let StmtKind::Let { var, .. } = kernel.stmts[stmt].kind else { return None };
+    Some(var)
+}
+
 /// The arrays of a scope that statements allocate, in the order of the program.
 pub(super) fn allocated(kernel: &BoundKernel, scope: Scope) -> Vec<BufferId> {
     let mut all = Vec::new();

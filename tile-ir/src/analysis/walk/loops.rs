@@ -9,6 +9,7 @@ use crate::analysis::vector::{self, VectorLoop};
 use crate::analysis::{added, collective, parallel};
 use crate::constraint::{Cond, Interval, Poly, Varies};
 use crate::diag::{Code, Diagnostic};
+use crate::ir::parts::set_within;
 use crate::ir::{BinaryOp, ExprId, LoopKind, StmtId, StmtKind, VarId};
 
 impl<'k> Walk<'k> {
@@ -27,7 +28,7 @@ impl<'k> Walk<'k> {
             return;
         }
         let trip = end_at.minus(&start_at);
-        let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
+        let assigned = set_within(self.kernel, stmt);
         if let Some(trip) = &trip
             && trip.scaled(-1).is_some_and(|p| self.cx.proves(&p))
             && *kind != LoopKind::Vectorized
@@ -201,7 +202,7 @@ impl<'k> Walk<'k> {
                 self.too_wide(span);
             }
         }
-        let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
+        let assigned = set_within(self.kernel, stmt);
         assigned.iter().for_each(|v| self.forget(*v));
         self.control.push(Control { span: self.kernel.stmts[stmt].span, varies, cond: None });
         parallel::check(self, stmt, extents, body);
@@ -231,7 +232,7 @@ impl<'k> Walk<'k> {
             let Some(last) = extent.plus_constant(-1) else { return self.too_wide(kernel.stmts[stmt].span) };
             self.bind_ranged(var, sym, last);
         }
-        let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
+        let assigned = set_within(self.kernel, stmt);
         assigned.iter().for_each(|v| self.forget(*v));
         // A block's number of tiles differs between blocks, never within one.
         let varies = Varies { blocks: 1, ..Varies::default() };

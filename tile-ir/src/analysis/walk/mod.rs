@@ -81,8 +81,6 @@ pub(super) struct Walk<'k> {
     pub in_kernel: bool,
     /// Whether to look for bank conflicts.
     lint_banks: bool,
-    /// Assigned variables of loops and conditionals.
-    assigned: HashMap<StmtId, Vec<VarId>>,
 }
 
 /// The value of an expression.
@@ -146,7 +144,6 @@ impl<'k> Walk<'k> {
             loads_ahead: shared_loads(kernel).into_iter().flat_map(|l| l.loads).collect(),
             in_kernel: false,
             lint_banks: lints::enabled(kernel, Code::BANK_CONFLICT),
-            assigned: HashMap::new(),
         };
         let assigned = kernel.vars.iter().filter(|(_, v)| v.kind == VarKind::Mut && v.ty == Type::Index);
         let wide = assigned.map(|(var, _)| var).filter(|var| !walk.induction.var(*var).fits(ranges::INT));
@@ -159,7 +156,6 @@ impl<'k> Walk<'k> {
     /// Walks the body.
     pub fn run(&mut self) {
         let kernel = self.kernel;
-        self.assigned = statement::assigned(kernel);
         self.in_kernel = true;
         self.block(&kernel.body);
     }

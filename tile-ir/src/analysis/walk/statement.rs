@@ -5,7 +5,8 @@ use crate::analysis::guards::Use;
 use crate::analysis::regions::Kind;
 use crate::analysis::{collective, copy, parallel, tiles};
 use crate::constraint::{Answer, Cond, Interval, Poly, Varies};
-use crate::ir::{AccessMode, BoundKernel, ExprId, ReduceSource, StmtId, StmtKind, StmtPart, TileOp, VarId, VarKind};
+use crate::ir::parts::set_within;
+use crate::ir::{AccessMode, ExprId, ReduceSource, StmtId, StmtKind, StmtPart, TileOp, VarId};
 use std::collections::HashMap;
 
 impl<'k> Walk<'k> {
@@ -142,7 +143,7 @@ impl<'k> Walk<'k> {
         self.record_uniform(stmt, varies, Some(&cond));
         let span = self.kernel.stmts[stmt].span;
         let before = self.vars.clone();
-        let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
+        let assigned = set_within(self.kernel, stmt);
         let mut after = Vec::new();
         let mut located = HashMap::new();
         for (arm, cond, skip) in [(then, cond.clone(), Answer::Refuted), (otherwise, cond.negated(), Answer::Proven)] {
@@ -204,44 +205,4 @@ impl<'k> Walk<'k> {
             self.analysis.warp_uniform.insert(stmt);
         }
     }
-}
-
-/// Variables each loop and conditional of a kernel assigns, those declared inside included.
-pub(super) fn assigned(kernel: &BoundKernel) -> HashMap<StmtId, Vec<VarId>> {
-    let mut all = HashMap::new();
-    for &stmt in &kernel.body {
-        collect_assigned(kernel, stmt, &mut all);
-    }
-    all
-}
-
-/// The variables that `stmt` assigns; those of each loop and conditional in it are added to `all`.
-fn collect_assigned(kernel: &BoundKernel, stmt: StmtId, all: &mut HashMap<StmtId, Vec<VarId>>) -> Vec<VarId> {
-    let mut own = Vec::new();
-    let kind = &kernel.stmts[stmt].kind;
-    if let StmtKind::Let { var, .. } = kind {
-        own.extend((kernel.vars[*var].kind == VarKind::Mut).then_some(*var));
-    }
-    own.extend(kind.sets());
-    let bodies = kind.bodies();
-    let is_region = !bodies.is_empty();
-    for s in bodies.into_iter().flatten() {
-        own.extend(collect_assigned(kernel, *s, all));
-    }
-    if is_region {
-        own.sort_unstable();
-        own.dedup();
-        all.insert(stmt, own.clone());
-    }
-    own
-}
-
-/// The variables that a statement gives values to, with all that it contains and the indices of its loops.
-pub(in crate::analysis) fn set_within(kernel: &BoundKernel, kind: &StmtKind) -> Vec<VarId> {
-    let mut all = kind.sets();
-    all.extend(kind.indices().iter().map(|index| index.var));
-    for stmt in kind.bodies().into_iter().flatten() {
-        all.extend(set_within(kernel, &kernel.stmts[*stmt].kind));
-    }
-    all
 }

@@ -177,7 +177,7 @@ fn is_kept(
         });
     };
     is_linear(kernel, update, here, total)?;
-    if rest[..behind].iter().any(|stmt| touches(kernel, *stmt, here)) {
+    if rest[..behind].iter().any(|stmt| uses::mentions(kernel, *stmt, here)) {
         return Err(format!("`{}` is also used between the reduction and the update", name(here)));
     }
     // What comes next, out to the kernel's end.
@@ -196,7 +196,8 @@ fn is_kept(
     }
     let mut others = 0;
     each(kernel, &[around], &mut |stmt| {
-        others += usize::from(stmt != update && touches_itself(kernel, stmt, total));
+        let own = uses::touches(kernel, stmt, total) || declares(kernel, stmt, total);
+        others += usize::from(stmt != update && own);
     });
     // The update's own store.
     if others > 1 {
@@ -319,12 +320,12 @@ fn meets(kernel: &Kernel, list: &[StmtId], buffer: BufferId) -> Meets {
             if overwrites(kernel, stmt, buffer) {
                 return Meets::Overwrites;
             }
-            if touches(kernel, stmt, buffer) {
+            if uses::mentions(kernel, stmt, buffer) {
                 return Meets::Reads;
             }
             continue;
         }
-        if touches_itself(kernel, stmt, buffer) {
+        if uses::touches(kernel, stmt, buffer) {
             return Meets::Reads;
         }
         let inside: Vec<Meets> = bodies.iter().map(|body| meets(kernel, body, buffer)).collect();
@@ -351,18 +352,6 @@ fn overwrites(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
 
 fn declares(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
     matches!(kernel.stmts[stmt].kind, StmtKind::Alloc { buffer: declared } if declared == buffer)
-}
-
-/// Whether a statement or one nested in it declares or touches an array.
-fn touches(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
-    let mut found = false;
-    each(kernel, &[stmt], &mut |inner| found |= touches_itself(kernel, inner, buffer));
-    found
-}
-
-/// Whether a statement declares or touches an array, those nested in it aside.
-fn touches_itself(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
-    declares(kernel, stmt, buffer) || uses::touches(kernel, stmt, buffer)
 }
 
 /// Rewrites a loop.

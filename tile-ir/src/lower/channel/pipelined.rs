@@ -18,6 +18,7 @@
 //! for i { if there is a next { load(next) }; compute(slot); if there is a next { store(other slot) }; barrier }
 //! ```
 
+use super::super::uses::declared;
 use super::super::*;
 use super::registers::{Held, Way};
 use crate::analysis::SharedLoad;
@@ -163,7 +164,7 @@ impl<'a> Lowering<'a> {
         if let Transport::Registers(_) = pipeline.transport {
             return;
         }
-        let bytes: u64 = pipeline.shared.iter().map(|(b, _)| buffer_bytes(kernel, *b)).sum();
+        let bytes: u64 = pipeline.shared.iter().map(|(b, _)| kernel.buffer_bytes(*b)).sum();
         if bytes == 0 {
             return;
         }
@@ -195,22 +196,28 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Lowers with `f` the loads of the iteration `index` while another one is lowered, whose index and names stay what they are.
+    pub(super) fn beside(&mut self, var: VarId, index: Binding, loads: &[StmtId], f: impl FnOnce(&mut Self)) {
+        let span = self.span;
+        let own = loads.iter().filter_map(|s| declared(self.kernel, *s)).chain([var]);
+        let outer: Vec<_> = own.map(|var| (var, self.vars[var])).collect();
+        self.vars[var] = Some(index);
+        f(self);
+        outer.into_iter().for_each(|(var, binding)| self.vars[var] = binding);
+        self.span = span;
+    }
+
     /// The loads of iteration `index`, if there is such an iteration, into the slots `slot`.
     fn issue(&mut self, pipeline: &Pipeline<'a>, index: ValueId, slot: u32) {
-        let span = self.span;
-        let then = self.nested(|l| {
+        let (var, loads) = (pipeline.var, &pipeline.body[..pipeline.split.loads]);
+        self.when(index.below(pipeline.end), |l| {
             l.select(pipeline, slot);
-            let name = format!("{}_ahead", l.kernel.vars[pipeline.var].name);
-            let ty = l.index_type(pipeline.var);
+            let (name, ty) = (format!("{}_ahead", l.kernel.vars[var].name), l.index_type(var));
             let reg = l.reg(&name, ty, false);
             l.define(reg, index);
-            l.vars[pipeline.var] = Some(Binding::Reg(reg));
-            let loads = &pipeline.body[..pipeline.split.loads];
             let needed = l.needed(loads, loads);
-            l.block(&needed);
+            l.beside(var, Binding::Reg(reg), loads, |l| l.block(&needed));
         });
-        self.span = span;
-        self.guarded(index.below(pipeline.end), then);
         self.issued(&pipeline.transport);
     }
 
@@ -241,13 +248,10 @@ impl<'a> Lowering<'a> {
         self.block(&pipeline.body[pipeline.split.loads..own]);
         self.span = span;
         self.await_slot(&pipeline.transport, pipeline.stages - 2);
-        let loads = &pipeline.body[..pipeline.split.loads];
-        let outer: Vec<_> = loads.iter().filter_map(|s| declared(self.kernel, *s)).map(|v| (v, self.vars[v])).collect();
         let later = self.read(index);
         let later = self.ahead(pipeline, later, pipeline.stages - 1);
         self.issue(pipeline, later, (slot + pipeline.stages - 1) % pipeline.stages);
-        self.bind(pipeline, index, slot);
-        outer.into_iter().for_each(|(var, binding)| self.vars[var] = binding);
+        self.select(pipeline, slot);
         self.block(&pipeline.body[own..]);
     }
 
@@ -268,17 +272,18 @@ impl<'a> Lowering<'a> {
         self.await_slot(&pipeline.transport, 0);
     }
 
-    /// The loop's index and its arrays are those of an iteration.
-    fn bind(&mut self, pipeline: &Pipeline<'_>, index: RegId, slot: u32) {
+    /// Begins an iteration: the loop's index and its arrays are those of it, and so are the indices that its work shares with the loads.
+    fn begin(&mut self, pipeline: &Pipeline<'a>, index: RegId, slot: u32) {
         self.select(pipeline, slot);
         self.vars[pipeline.var] = Some(Binding::Reg(index));
+        let (before, rest) = pipeline.body.split_at(pipeline.split.loads);
+        self.names(before, rest);
     }
 
-    /// Begins an iteration with the indices that its work shares with the loads.
-    fn begin(&mut self, pipeline: &Pipeline<'a>, index: RegId, slot: u32) {
-        self.bind(pipeline, index, slot);
-        let (before, rest) = pipeline.body.split_at(pipeline.split.loads);
-        let names: Vec<StmtId> = self.needed(before, rest).into_iter().filter(|s| is_let(self.kernel, *s)).collect();
+    /// The variables of `block` that `users` read.
+    pub(super) fn names(&mut self, block: &[StmtId], users: &[StmtId]) {
+        let mut names = self.needed(block, users);
+        names.retain(|stmt| declared(self.kernel, *stmt).is_some());
         self.block(&names);
     }
 
@@ -295,10 +300,10 @@ impl<'a> Lowering<'a> {
         mut read: BTreeSet<VarId>,
     ) -> Vec<StmtId> {
         let kernel = self.kernel;
-        let lets = |s: &&StmtId| is_let(kernel, **s);
-        let users: Vec<StmtId> = users.iter().filter(|s| !block.contains(s) || !is_let(kernel, **s)).copied().collect();
+        let own = |s: &StmtId| block.contains(s) && declared(kernel, *s).is_some();
+        let users: Vec<StmtId> = users.iter().filter(|s| !own(s)).copied().collect();
         read.extend(variables(kernel, &users));
-        for stmt in block.iter().rev().filter(lets) {
+        for stmt in block.iter().rev() {
             if declared(kernel, *stmt).is_some_and(|var| read.contains(&var)) {
                 read.extend(variables(kernel, &[*stmt]));
             }
@@ -329,17 +334,4 @@ fn is_touched_outside(kernel: &BoundKernel, buffer: BufferId, body: &[StmtId]) -
         count
     };
     touching(&kernel.body) > touching(body)
-}
-
-pub(in crate::lower) fn is_let(kernel: &BoundKernel, stmt: StmtId) -> bool {
-    declared(kernel, stmt).is_some()
-}
-
-pub(in crate::lower) fn declared(kernel: &BoundKernel, stmt: StmtId) -> Option<VarId> {
-    let StmtKind::Let { var, .. } = kernel.stmts[stmt].kind else { return None };
-    Some(var)
-}
-
-fn buffer_bytes(kernel: &BoundKernel, buffer: BufferId) -> u64 {
-    kernel.buffer_len(buffer).saturating_mul(u64::from(kernel.buffer_dtype(buffer).bytes()))
 }

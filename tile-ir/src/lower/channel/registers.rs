@@ -2,8 +2,8 @@
 //! stores them to shared memory an iteration later.
 
 use super::super::tile::open_axes;
+use super::super::uses::declared;
 use super::super::*;
-use super::pipelined::{declared, is_let};
 use crate::analysis::SharedLoad;
 use crate::ir::pipeline::Split;
 
@@ -37,7 +37,7 @@ impl<'a> Lowering<'a> {
         if kernel.class.reads != Width::Element || stages < 2 || split.shared(kernel).count() != split.buffers.len() {
             return None;
         }
-        let loads = body[..split.loads].iter().filter(|stmt| !is_let(kernel, **stmt));
+        let loads = body[..split.loads].iter().filter(|stmt| declared(kernel, **stmt).is_none());
         let mut copies = Vec::new();
         for &stmt in loads {
             let (StmtKind::Tile(TileOp::Copy { src, .. }), Some(SharedLoad::Synchronous { .. })) =
@@ -72,20 +72,15 @@ impl<'a> Lowering<'a> {
 
     /// The elements of iteration `index`, on one half of their way.
     pub(super) fn move_held(&mut self, var: VarId, index: ValueId, loads: &'a [StmtId], held: &[Held], way: Way) {
-        let (kernel, span) = (self.kernel, self.span);
-        let outer: Vec<_> = loads.iter().filter_map(|s| declared(kernel, *s)).map(|v| (v, self.vars[v])).collect();
-        self.vars[var] = Some(Binding::Value(index));
-        let names: Vec<StmtId> = self.needed(loads, loads).into_iter().filter(|s| is_let(kernel, *s)).collect();
+        let kernel = self.kernel;
         // Where an array is filled as a whole, storing to it needs no index.
         let indexed = |copy: &Held| matches!(&kernel.stmts[copy.stmt].kind, StmtKind::Tile(TileOp::Copy { dst, .. }) if !dst.start.is_empty());
-        if way == Way::Load || held.iter().any(indexed) {
-            self.block(&names);
-        }
-        for copy in held {
-            self.move_copy(copy, way);
-        }
-        outer.into_iter().for_each(|(var, binding)| self.vars[var] = binding);
-        self.span = span;
+        self.beside(var, Binding::Value(index), loads, |l| {
+            if way == Way::Load || held.iter().any(indexed) {
+                l.names(loads, loads);
+            }
+            held.iter().for_each(|copy| l.move_copy(copy, way));
+        });
     }
 
     /// A thread's elements of one copy: neighbouring threads have neighbouring ones.

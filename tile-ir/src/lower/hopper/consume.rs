@@ -1,6 +1,6 @@
 //! The consumers' side of a loop that loads: they wait for a slot, compute from it, and give it back.
 
-use super::super::uses::depends;
+use super::super::uses::{declared, depends};
 use super::super::*;
 use super::held::Held;
 use super::operand::Left;
@@ -65,7 +65,7 @@ impl<'a> Lowering<'a> {
     fn consume_in_turn(&mut self, at: &Consumed<'_>) {
         let Consumed { roles, ring, ref channels, ref body, range } = *at;
         let unroll = if ring.written_out { Unroll::Full } else { Unroll::By(1) };
-        let is_let = |stmt: &&StmtId| super::super::channel::declared(self.kernel, **stmt).is_some();
+        let is_let = |stmt: &&StmtId| declared(self.kernel, **stmt).is_some();
         // The author's threads find an iteration's indices while its bytes are on their way.
         let leading = if roles.are_warpgroups() { 0 } else { body.iter().take_while(is_let).count() };
         let (leading, rest) = body.split_at(leading);

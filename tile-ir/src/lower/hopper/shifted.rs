@@ -14,7 +14,7 @@
 //! accumulator or the fragment that is its next left operand.
 
 use super::super::channel::{Load, Slots};
-use super::super::uses::mentions;
+use super::super::uses::{declared, mentions};
 use super::super::*;
 use super::consume::Consumed;
 use super::plan::{Product, Shift};
@@ -81,8 +81,7 @@ impl<'a> Lowering<'a> {
         let (operand, rest) = rest.split_at(made);
         // Indices have changed by then, and the first accumulator is being written.
         let indices = super::super::uses::variables(kernel, rest);
-        let declares =
-            |stmt: &StmtId| matches!(kernel.stmts[*stmt].kind, StmtKind::Let { var, .. } if indices.contains(&var));
+        let declares = |stmt: &StmtId| declared(kernel, *stmt).is_some_and(|var| indices.contains(&var));
         let defers = holds
             && !indices.contains(&ring.at.var)
             && !body[..two].iter().any(declares)

@@ -480,9 +480,8 @@ impl Planner<'_> {
     fn other_bytes(&self, once: &[&Load], own: &BTreeSet<BufferId>, warpgroups: u32) -> u64 {
         let kernel = self.kernel;
         let stay: u64 = once.iter().map(|load| u64::from(load.bytes())).sum();
-        let elements = |b: &BufferId| kernel.buffer_len(*b).saturating_mul(u64::from(kernel.buffer_dtype(*b).bytes()));
         // Each begins at a swizzle's atom of 1024 bytes; two staging buffers a warpgroup, and what alignment and barriers take.
-        let own: u64 = own.iter().map(|b| elements(b).next_multiple_of(1024)).fold(0, u64::saturating_add);
+        let own: u64 = own.iter().map(|b| kernel.buffer_bytes(*b).next_multiple_of(1024)).fold(0, u64::saturating_add);
         stay.saturating_add(own).saturating_add(self.spilled() + u64::from(warpgroups) * 2 * 64 * 128 + 2048)
     }
 
