@@ -101,19 +101,3 @@ fn the_compiler_guards_what_only_the_lint_knows() {
                   s[t / 32 * 32 + 31 - t % 32] = 1.0f32; }";
     assert_eq!(clean(kernel).bounds[&AccessId::from_u32(0)], [Bound::Unproven]);
 }
-
-/// The index of an axis of one thread, block or element is 0.
-#[test]
-fn axes_of_one_are_at_zero() {
-    let stores = |launch: &str, index: &str| {
-        let body = format!("{launch} y[{index}] = 0.0f32;");
-        doubt("", "y: &mut Tensor<f32, (M, N)>", &body)
-    };
-    let (line, one) = ("let [b] = blocks([M * N]);", "let [t] = threads([1]);");
-    assert_eq!(stores(&format!("{line} {one}"), "[b / N, b % N]"), "silent");
-    assert_eq!(stores(&format!("{line} {one}"), "[b / N, b % N + t]"), "silent");
-    assert_eq!(stores(&format!("{line} {one}"), "[b / N + t, t * b + b % N]"), "silent");
-    assert_eq!(stores("let [b, c] = blocks([M * N, 1]); let [t] = threads([1]);", "[b / N, b % N + c]"), "silent");
-    // One more is outside.
-    assert_eq!(stores(&format!("{line} {one}"), "[b / N, b % N + t + 1]"), "TK0604");
-}

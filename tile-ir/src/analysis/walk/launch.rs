@@ -189,8 +189,7 @@ impl<'k> Walk<'k> {
         if let Some(fact) = last.minus(&Poly::sym(sym)) {
             self.cx.assume_nonneg(fact);
         }
-        // An axis of one element has no other index than 0.
-        let value = if last.as_constant() == Some(0) { Poly::constant(0) } else { Poly::sym(sym) };
+        let value = Poly::sym(sym);
         self.vars[var] = Value::Int(value.clone());
         self.ranged.push(Ranged { sym, lo: Poly::constant(0), hi: last, var, value });
     }
