@@ -4,9 +4,9 @@ use tile_runtime::prelude::*;
 
 #[tile_kernel(targets(sm_90a))]
 pub fn sums(x: &Tensor<f32, (Fixed<8>, N)>, y: &mut Tensor<f32, (Fixed<8>,)>) {
-    let [part, _] = blocks([2, 2]);
+    let [_, _, part] = blocks([2, 1, 2]);
     let [t] = threads([32]);
-    cluster([2, 2]);
+    cluster([2, 1, 2]);
     let mut mine = alloc_shared::<f32>([4, 2]);
     let mut theirs = alloc_shared::<f32>([4, 2]);
     if t < 8 {

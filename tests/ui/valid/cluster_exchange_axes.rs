@@ -4,9 +4,9 @@ use tile_runtime::prelude::*;
 
 #[tile_kernel(targets(sm_90a))]
 pub fn sums(x: &Tensor<f32, (Fixed<8>, N)>, y: &mut Tensor<f32, (Fixed<8>,)>) {
-    let [part, _] = blocks([4, 1]);
+    let [_, _, part] = blocks([1, 1, 4]);
     let [t] = threads([32]);
-    cluster([4, 1]);
+    cluster([1, 1, 4]);
     let mut mine = alloc_shared::<f32>([4, 2]);
     let mut theirs = alloc_shared::<f32>([4, 2]);
     if t < 8 {

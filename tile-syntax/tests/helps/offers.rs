@@ -92,7 +92,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 fn is_help(name: &str) -> bool {
-    name == "help" || name == "HELP" || name.ends_with("_help") || name.ends_with("_HELP")
+    name == "help" || name == "HELP" || name.ends_with("_help")
 }
 
 fn is_test(attributes: &[syn::Attribute]) -> bool {
