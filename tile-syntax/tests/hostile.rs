@@ -633,6 +633,101 @@ fn exchange_with_itself(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
         args: || vec![f32s([10, 8], |i| (i % 7) as f32), zeros(10)],
     },
     Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_of_a_swizzled_array(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([64]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([4, 8]).swizzle(B32);
+    let mut theirs = alloc_shared::<f32>([4, 8]);
+    if t < 32 { mine[[t / 8, t % 8]] = x.masked([b * 4 + t / 8, part * 8 + t % 8]); }
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { for i in 0..8 { sum += theirs[[s, i]]; } }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 32], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_into_a_swizzled_array(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([64]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([4, 8]);
+    let mut theirs = alloc_shared::<f32>([4, 8]).swizzle(B32);
+    if t < 32 { mine[[t / 8, t % 8]] = x.masked([b * 4 + t / 8, part * 8 + t % 8]); }
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { for i in 0..8 { sum += theirs[[s, i]]; } }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 32], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_of_swizzled_arrays(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([64]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f32>([4, 8]).swizzle(B32);
+    let mut theirs = alloc_shared::<f32>([4, 8]).swizzle(B32);
+    if t < 32 { mine[[t / 8, t % 8]] = x.masked([b * 4 + t / 8, part * 8 + t % 8]); }
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { for i in 0..8 { sum += theirs[[s, i]]; } }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 32], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "typing TK0205",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_over_two_axes(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([2, 2]);
+    let [t] = threads([64]);
+    cluster([2, 2]);
+    let mut mine = alloc_shared::<f32>([4, 8]);
+    let mut theirs = alloc_shared::<f32>([4, 8]);
+    if t < 32 { mine[[t / 8, t % 8]] = x.masked([b * 4 + t / 8, part * 8 + t % 8]); }
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { for i in 0..8 { sum += theirs[[s, i]]; } }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 32], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
+        end: "typing TK0103",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn exchange_of_halves(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [part, b] = blocks([4, ceil_div(M, 4)]);
+    let [t] = threads([64]);
+    cluster([4, 1]);
+    let mut mine = alloc_shared::<f16>([4, 8]);
+    let mut theirs = alloc_shared::<f16>([4, 8]);
+    if t < 32 { mine[[t / 8, t % 8]] = x.masked([b * 4 + t / 8, part * 8 + t % 8]) as f16; }
+    cluster_exchange(&mine, &mut theirs);
+    if t == 0 && b * 4 + part < M {
+        let mut sum = 0.0;
+        for s in 0..4 { for i in 0..8 { sum += theirs[[s, i]] as f32; } }
+        y[b * 4 + part] = sum;
+    }
+}"#,
+        args: || vec![f32s([10, 32], |i| (i % 7) as f32), zeros(10)],
+    },
+    Case {
         end: "typing TK0401",
         kernel: r#"#[tile_kernel(partial(z))]
 fn optional_mut_race(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, z: Option<&mut Tensor<f32, (N,)>>) {

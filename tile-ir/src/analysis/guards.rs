@@ -46,7 +46,10 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, used: Use, bounds: &
             open = true;
             let extent = extent_text(walk, data.place, axis);
             doubts.push(format!("nothing says that `{text}` is below {extent}"));
-            conditions.push(format!("{text} < {extent}"));
+            // `v as usize < N` would begin a list of generic arguments.
+            let ends_in_type = text.rsplit_once(" as ").is_some_and(|(_, ty)| ty.chars().all(char::is_alphanumeric));
+            let operand = if ends_in_type { format!("({text})") } else { text };
+            conditions.push(format!("{operand} < {extent}"));
         }
         of_launch &= walk.is_launch(index) && walk.is_launch(extent);
     }

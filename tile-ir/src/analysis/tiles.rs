@@ -228,7 +228,7 @@ pub(super) fn in_cluster(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) {
         let message = format!("{name}: a cluster of [{listed}] differs along {} axes", long.len());
         Diagnostic::new(Code::ILLEGAL_OPERATION, span, message)
             .label(kernel.exprs[kernel.cluster[axis]].span, "the second")
-            .help("blocks that work on one tile differ along one axis: `cluster([1, 1, 2]);`")
+            .help("blocks that work together differ along one axis: `cluster([1, 1, 2]);`")
     } else if let [axis] = long[..]
         && kernel.grid.get(axis).and_then(|a| kernel.const_index(a.extent)).is_none_or(|n| n % extents[axis] != 0)
     {
@@ -250,7 +250,7 @@ pub(super) fn in_cluster(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) {
         let message = format!("{name}: `{array}` holds {}", kernel.buffer_dtype(tile));
         Diagnostic::new(Code::DTYPE, span, message)
             .label(*declared, "declared here")
-            .help("sums cross blocks as f32, i32 or u32: declare it so, and convert where it is stored")
+            .help("what crosses blocks is f32, i32 or u32: declare it so, and convert where it is stored")
     } else {
         return;
     };

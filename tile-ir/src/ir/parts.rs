@@ -3,7 +3,8 @@
 //! is known to it from its row here.
 
 use super::{
-    AccessId, BufferId, ExprId, ExprKind, Kernel, LoopKind, ReduceSource, StmtId, StmtKind, TileOp, TileRef, VarId,
+    AccessId, BufferId, ExprId, ExprKind, Kernel, LoopKind, Place, ReduceSource, StmtId, StmtKind, TileOp, TileRef,
+    VarId,
 };
 
 /// A part of a statement, with its role.
@@ -443,6 +444,15 @@ pub(crate) fn set_within(kernel: &Kernel, stmt: StmtId) -> Vec<VarId> {
     all.sort_unstable();
     all.dedup();
     all
+}
+
+/// Whether an expression reads an element of the array.
+pub(crate) fn loads(kernel: &Kernel, expr: ExprId, buffer: BufferId) -> bool {
+    let mut found = false;
+    parts(kernel, expr, &mut |kind| {
+        found |= matches!(kind, ExprKind::Load(access) if kernel.accesses[*access].place == Place::Buffer(buffer));
+    });
+    found
 }
 
 /// Variables that statements read.

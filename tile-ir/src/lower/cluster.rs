@@ -9,6 +9,7 @@
 //! into the author's array, which nothing before it uses, and which is written once.
 
 use super::*;
+use crate::layout::Index;
 
 /// Where the tiles of a cluster's other blocks arrive.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,9 @@ impl Lowering<'_> {
                 let name = &kernel.buffers[dst].name;
                 let (dtype, len) = (kernel.buffer_dtype(dst), kernel.buffer_len(dst) as u32);
                 let array = self.shared_array(name, dtype, len, false);
+                if let Some(layout) = self.layouts.shared.get(&dst) {
+                    self.program.shared[array].align = layout.alignment().max(128);
+                }
                 let arrived = self.barrier_array(&format!("{name}_arrived"), 1);
                 self.shared[dst] = Some(array);
                 self.inboxes.insert(stmt, Inbox { array, arrived });
@@ -96,32 +100,43 @@ impl Lowering<'_> {
         self.remark_here(RemarkKind::Choice, text);
 
         let rank = self.once("rank", Special::ClusterRank);
-        let zero = self.int(0);
-        let cond = self.binary(BinaryOp::Eq, rank, zero);
-        let then = self.nested(|l| {
-            let (index, thread) = (l.int(0), l.compute_thread());
-            let barrier = BarrierRef { array: inbox.arrived, index };
-            let first = l.binary(BinaryOp::Eq, thread, zero);
-            l.when(first, |l| {
-                let bytes = l.int(bytes * i64::from(others));
-                l.op(OpKind::BarrierExpect { barrier, bytes });
-            });
-            let parity = l.int(0);
-            l.op(OpKind::BarrierWait { barrier, parity });
-            l.where_held(&layout, |l| {
-                for sender in 0..others {
-                    let sender = l.int(i64::from(sender));
-                    l.take(&exchange, &layout, op, sender);
-                }
-            });
+        let is_first = self.eval(rank.equals(0));
+        self.either(
+            is_first,
+            |l| {
+                let barrier = l.expect_parts(inbox, bytes * i64::from(others));
+                l.await_parts(barrier);
+                l.where_held(&layout, |l| {
+                    for sender in 0..others {
+                        let sender = l.int(i64::from(sender));
+                        l.take(&exchange, &layout, op, sender);
+                    }
+                });
+            },
+            |l| {
+                l.where_held(&layout, |l| {
+                    let sender = l.eval(rank - 1);
+                    l.send(&exchange, &layout, sender);
+                });
+            },
+        );
+    }
+
+    /// One thread says how many bytes come.
+    fn expect_parts(&mut self, inbox: Inbox, bytes: i64) -> BarrierRef {
+        let (index, thread) = (self.int(0), self.compute_thread());
+        let barrier = BarrierRef { array: inbox.arrived, index };
+        self.when(thread.equals(0), |l| {
+            let bytes = l.int(bytes);
+            l.op(OpKind::BarrierExpect { barrier, bytes });
         });
-        let otherwise = self.nested(|l| {
-            l.where_held(&layout, |l| {
-                let sender = l.binary(BinaryOp::Sub, rank, 1);
-                l.send(&exchange, &layout, sender);
-            });
-        });
-        self.op(OpKind::If { cond, then, otherwise });
+        barrier
+    }
+
+    /// Waits until they are there.
+    fn await_parts(&mut self, barrier: BarrierRef) {
+        let parity = self.int(0);
+        self.op(OpKind::BarrierWait { barrier, parity });
     }
 
     /// Whether other blocks of the cluster write into the array.
@@ -134,23 +149,21 @@ impl Lowering<'_> {
         let (Some(from), Some(to)) = (self.shared[src], self.shared[dst]) else {
             return self.bug("an exchange of arrays that the block does not have");
         };
-        let (blocks, span) = (self.cluster().iter().product::<u32>(), self.span);
+        let (sent, received) = ((src, from), (dst, to));
+        let blocks = self.cluster().iter().product::<u32>();
         let (dtype, len) = (kernel.buffer_dtype(src), kernel.buffer_len(src) as u32);
         let width = [4, 2].into_iter().find(|w| len / blocks % w == 0).unwrap_or(1);
-        let (pieces, part_pieces) = (self.int(i64::from(len / width)), self.int(i64::from(len / blocks / width)));
-        let elements = self.int(i64::from(width));
+        let pieces = self.int(i64::from(len / width));
         if blocks == 1 {
             // A block that is a cluster by itself keeps what it has.
             return self.spread("piece", &[pieces], |l, indices| {
-                let offset = l.binary(BinaryOp::Mul, indices[0], elements);
-                let start = l.int(0);
-                let at = |shared| Memory { space: Space::Shared(shared), offset, guard: None, span };
+                let [from, to] = [sent, received].map(|array| l.elements_at(array, indices[0] * width));
                 let part = l.local("part", dtype, width);
-                l.op(OpKind::VectorLoad { local: part, start, memory: at(from), width });
-                l.op(OpKind::VectorStore { local: part, start, memory: at(to), width });
+                l.vector_load(part, 0, from, width);
+                l.vector_store(to, part, 0, width);
             });
         }
-        let Some(Inbox { arrived, .. }) = self.inboxes.get(&stmt).copied() else {
+        let Some(inbox) = self.inboxes.get(&stmt).copied() else {
             return self.bug("an exchange in a cluster has no barrier");
         };
         let bytes = i64::from(len) * i64::from(dtype.bytes());
@@ -158,30 +171,34 @@ impl Lowering<'_> {
             "each of {blocks} blocks of a cluster receives {bytes} bytes, a part of every block's array, through distributed shared memory"
         );
         self.remark_here(RemarkKind::Choice, text);
-        let (zero, thread) = (self.int(0), self.compute_thread());
-        let barrier = BarrierRef { array: arrived, index: zero };
-        let first = self.binary(BinaryOp::Eq, thread, zero);
-        let expect = self.nested(|l| {
-            let bytes = l.int(bytes);
-            l.op(OpKind::BarrierExpect { barrier, bytes });
-        });
-        self.op(OpKind::If { cond: first, then: expect, otherwise: Vec::new() });
-        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
-        let rank = self.once("rank", rank);
+        let barrier = self.expect_parts(inbox, bytes);
+        let rank = self.once("rank", Special::ClusterRank);
+        let of_part = len / blocks / width;
         self.spread("piece", &[pieces], |l, indices| {
-            let block = l.binary(BinaryOp::Div, indices[0], part_pieces);
-            let inside = l.binary(BinaryOp::Rem, indices[0], part_pieces);
-            let before = l.binary(BinaryOp::Mul, rank, part_pieces);
-            let piece = l.binary(BinaryOp::Add, before, inside);
-            let [sent, received] = [indices[0], piece].map(|piece| l.binary(BinaryOp::Mul, piece, elements));
-            let at = |shared, offset| Memory { space: Space::Shared(shared), offset, guard: None, span };
-            let start = l.int(0);
-            let part = l.local("part", dtype, width);
-            l.op(OpKind::VectorLoad { local: part, start, memory: at(from, sent), width });
-            l.op(OpKind::ClusterStore { memory: at(to, received), block, local: part, start, width, barrier });
+            let (block, piece) = (l.eval(indices[0] / of_part), indices[0] % of_part);
+            let from = l.elements_at(sent, indices[0] * width);
+            let memory = l.elements_at(received, (rank * of_part + piece) * width);
+            let (part, start) = (l.local("part", dtype, width), l.int(0));
+            l.vector_load(part, 0, from, width);
+            l.op(OpKind::ClusterStore { memory, block, local: part, start, width, barrier });
         });
-        let parity = self.int(0);
-        self.op(OpKind::BarrierWait { barrier, parity });
+        self.await_parts(barrier);
+    }
+
+    /// Where elements of a shared array lie that stand side by side in one of its rows, the first of which is element `first` of
+    /// all of them. Those of 16 bytes lie together in every layout.
+    fn elements_at(&mut self, (array, shared): (BufferId, SharedId), first: impl Into<Term>) -> Memory {
+        let first = self.eval(first);
+        let offset = match (self.layouts.shared.get(&array).copied(), self.kernel.buffer_extents(array)) {
+            (Some(layout), [_, columns]) => {
+                let [row, column] = [first / *columns, first % *columns].map(|index| self.eval(index));
+                let offset = layout.offset(crate::layout::Formula::Symbol(0), crate::layout::Formula::Symbol(1));
+                self.formula(&offset.over(layout.dtype().bytes()), &[row, column])
+            }
+            _ => first,
+        };
+        let offset = self.in_slot(array, offset);
+        self.at(shared, offset)
     }
 
     /// Where piece `piece` of this thread's elements lies in the inbox, of the tile of block `sender + 1`.

@@ -1,6 +1,6 @@
 //! What expressions and statements are made of.
 
-use crate::ir::parts::{parts, roots};
+use crate::ir::parts::{loads, parts, roots};
 use crate::ir::*;
 
 pub(super) use crate::ir::parts::{accesses, each, variables};
@@ -67,11 +67,7 @@ pub(super) fn touches(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
     let touched = effects(kernel, stmt);
     let mut found =
         touched.iter().any(|e| matches!(e, Effect::Read(at) | Effect::Write(at) | Effect::Atomic(at) if *at == place));
-    for root in roots(kernel, stmt) {
-        parts(kernel, root, &mut |kind| {
-            found |= matches!(kind, ExprKind::Load(access) if kernel.accesses[*access].place == place);
-        });
-    }
+    found |= roots(kernel, stmt).into_iter().any(|root| loads(kernel, root, buffer));
     found
 }
 

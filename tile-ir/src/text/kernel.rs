@@ -3,6 +3,7 @@
 use super::expr::alternatives;
 use super::names::Names;
 use super::{Lines, Tightness, commas, tuple};
+use crate::ir::parts::parts;
 use crate::ir::{
     AtomicOp, Axis, BinaryOp, ConstKind, Dependent, Dim, DimId, Eviction, ExprId, ExprKind, Extent, Kernel, LoopKind,
     MatrixRef, ParamId, ParamKind, Precision, ReduceOp, ReduceSource, Schedule, Scope, StmtId, StmtKind,
@@ -20,8 +21,17 @@ impl fmt::Display for Kernel {
 }
 
 /// An expression of a kernel as its author wrote it, for diagnostics.
+///
+/// It is printed of the kernel, where values that a binding gave stand for their names; but a conversion is written in two ways, or in
+/// none where the compiler added it, and an expression with one is quoted from the author's own text, if that is known.
 pub(crate) fn written(kernel: &Kernel, expr: ExprId) -> String {
-    Printer { kernel, names: Names::of_author(kernel), lines: Lines::default() }.expr(expr)
+    let mut converts = false;
+    parts(kernel, expr, &mut |kind| converts |= matches!(kind, ExprKind::Cast(..)));
+    let quoted = || kernel.source.text_at(*kernel.spans.get(kernel.exprs[expr].span)?);
+    match converts.then(quoted).flatten() {
+        Some(text) => text,
+        None => Printer { kernel, names: Names::of_author(kernel), lines: Lines::default() }.expr(expr),
+    }
 }
 
 pub(super) struct Printer<'k> {

@@ -3,7 +3,7 @@
 
 use super::pipeline::{is_tile_pipeline, unsteady};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::parts::{each, parts, roots};
+use crate::ir::parts::{each, loads, parts, roots};
 use crate::ir::pipeline::{is_address, split};
 use crate::ir::{
     AccessId, AccessMode, Buffer, BufferId, ExprId, ExprKind, Kernel, LoopKind, MatrixRef, Place, Scope, SpanId,
@@ -47,7 +47,7 @@ fn cluster(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
         if kernel.cluster.is_empty() {
             report(
                 format!("{name} in a kernel without clusters"),
-                "declare the blocks that work on one tile: `cluster([1, 1, 2]);`, for a grid whose third axis has 2",
+                "declare the blocks that work together: `cluster([1, 1, 2]);`, for a grid whose third axis has 2",
             );
         }
         if !once.contains(&stmt) {
@@ -136,14 +136,6 @@ fn exchange(kernel: &Kernel, stmt: StmtId, [src, dst]: [BufferId; 2], all: &mut 
             "other blocks of the cluster may send long before this one comes here: receive into an array of its own",
         ));
     }
-}
-
-/// Whether an expression reads an element of the array.
-fn loads(kernel: &Kernel, expr: ExprId, buffer: BufferId) -> bool {
-    let kind = &kernel.exprs[expr].kind;
-    let mut found = matches!(kind, ExprKind::Load(access) if kernel.accesses[*access].place == Place::Buffer(buffer));
-    kind.operands(kernel, &mut |operand| found |= loads(kernel, operand, buffer));
-    found
 }
 
 /// A `parallel` loop: its indices, and where it stands.

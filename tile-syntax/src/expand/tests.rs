@@ -141,6 +141,27 @@ fn an_access_that_only_the_compiler_guards_is_a_warning() {
     assert!(text.contains("compile_error") && !text.contains("TK0604]"), "{text}");
 }
 
+/// A conversion is written `v as usize` or `v.cast::<usize>()`: what is offered is the author's own text.
+#[test]
+fn lints_quote_conversions_as_they_are_written() {
+    let plain = ["rows[t] as usize + 1", "rows[t].cast::<usize>() + 1"].map(|index| (index, index));
+    // Rust reads `usize <` as the beginning of generic arguments.
+    for (index, bounded) in plain.into_iter().chain([("rows[t] as usize", "(rows[t] as usize)")]) {
+        let item: TokenStream = format!(
+            "pub fn gathered(rows: &Tensor<u32, (Fixed<32>,)>, x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (Fixed<32>,)>) {{
+                blocks([1]);
+                let [t] = threads([32]);
+                y[t] = x[{index}];
+            }}"
+        )
+        .parse()
+        .unwrap();
+        let text = kernel(TokenStream::new(), item).to_string();
+        assert!(text.contains(&format!("nothing says that `{index}` is below N")), "{text}");
+        assert!(text.contains(&format!("put `if {bounded} < N {{ .. }}` around it")), "{text}");
+    }
+}
+
 #[test]
 fn a_struct_under_the_attribute_is_given_back() {
     let tokens = kernel(

@@ -9,8 +9,8 @@ use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, RangeLimits, Stmt};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    BinaryOp, BufferId, DtypeRef, Evict, Eviction, ExprId, ExprKind, Place, Scope, SpecialValue, StmtKind, TileOp,
-    TileRef, Type,
+    BinaryOp, BufferId, DtypeRef, Evict, Eviction, ExprId, ExprKind, Extent, ParamKind, Place, Scope, SpecialValue,
+    StmtKind, TileOp, TileRef, Type,
 };
 
 /// What a copy asks for beside moving a tile.
@@ -324,7 +324,8 @@ impl Parser {
             rank?;
             return Some(TileRef { place, start, extents: vec![], transposed: false, span });
         }
-        let axes: Vec<Option<(ExprId, ExprId)>> = elements.iter().map(|axis| self.tile_axis(axis)).collect();
+        let axes: Vec<Option<(ExprId, ExprId)>> =
+            elements.iter().enumerate().map(|(n, axis)| self.tile_axis(axis, (place, n))).collect();
         let (start, extents) = axes.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
         rank?;
         Some(TileRef { place, start, extents, transposed: false, span })
@@ -338,8 +339,8 @@ impl Parser {
         self.kernel.buffers[buffer].scope == Scope::Fragment
     }
 
-    /// `r0..r1`: the first index and the extent, a constant.
-    fn tile_axis(&mut self, axis: &Expr) -> Option<(ExprId, ExprId)> {
+    /// `r0..r1` of an axis of an array: the first index and the extent, a constant.
+    fn tile_axis(&mut self, axis: &Expr, of: (Place, usize)) -> Option<(ExprId, ExprId)> {
         let (start, end) = match strip(axis) {
             Expr::Range(range) if matches!(range.limits, RangeLimits::HalfOpen(_)) => {
                 match (&range.start, &range.end) {
@@ -361,13 +362,40 @@ impl Parser {
             return Some((start, extent));
         }
         if matches!(self.kernel.exprs[start].kind, ExprKind::Int(0)) {
-            return Some((start, self.constant(end, "the extent of a tile", TILE_HELP)?));
+            let help = self.tile_help(start, end, of);
+            return Some((start, self.constant(end, "the extent of a tile", &help)?));
         }
         let span = self.mark(axis);
         let facts = self.facts(end).and(self.facts(start));
         let extent = self.push(ExprKind::Binary(BinaryOp::Sub, end, start), Type::Index, facts, span);
-        Some((start, self.constant(extent, "the extent of a tile", TILE_HELP)?))
+        let help = self.tile_help(start, end, of);
+        Some((start, self.constant(extent, "the extent of a tile", &help)?))
+    }
+
+    /// What to write in place of a range that is not a constant long. Where it ends at the array's edge, a `min` is left out: a copy
+    /// does that itself.
+    fn tile_help(&self, start: ExprId, end: ExprId, (place, axis): (Place, usize)) -> String {
+        let exprs = &self.kernel.exprs;
+        let is_edge = |expr: ExprId| match (place, &exprs[expr].kind) {
+            (Place::Tensor(param), ExprKind::Dim(dim)) => match &self.kernel.params[param].kind {
+                ParamKind::Tensor { shape, .. } => shape.get(axis) == Some(&Extent::Dim(*dim)),
+                ParamKind::Scalar { .. } | ParamKind::Absent => false,
+            },
+            _ => false,
+        };
+        let text = |expr: ExprId| self.kernel.source.text_at(*self.kernel.spans.get(exprs[expr].span)?);
+        let whole = match exprs[end].kind {
+            ExprKind::Binary(BinaryOp::Min, a, b) if is_edge(b) => Some(a),
+            ExprKind::Binary(BinaryOp::Min, a, b) if is_edge(a) => Some(b),
+            _ => None,
+        };
+        let code = whole.and_then(|end| match exprs[start].kind {
+            ExprKind::Int(0) => self.facts(end).constant.then(|| text(end))?,
+            _ => self.constant_distance(start, end).and(Some(format!("{}..{}", text(start)?, text(end)?))),
+        });
+        match code {
+            Some(code) => format!("write `{code}`: a copy leaves out what is beyond the edge of a tensor"),
+            None => "write it `r..r + 64`, the extent of literals, const parameters and `T::BITS`".to_owned(),
+        }
     }
 }
-
-const TILE_HELP: &str = "write it `r..r + 64`, the extent of literals, const parameters and `T::BITS`";

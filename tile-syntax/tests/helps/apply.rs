@@ -57,7 +57,13 @@ pub fn edits(help: &str) -> Vec<Edit> {
             // What follows is for a reader whose indices are in order.
             return edits;
         }
-        let is_example = code.contains("..") && condition.is_none() || code.contains('{') && condition.is_none();
+        // `r..r + 64` of one's own names, not what stands for code.
+        let is_range = code.split_once("..").is_some_and(|(from, to)| {
+            let is_part = |text: &str| !text.is_empty() && text.trim() == text && !text.contains(['[', ']', '.', '{']);
+            before.ends_with("write ") && is_part(from) && is_part(to)
+        });
+        let is_example =
+            code.contains("..") && !is_range && condition.is_none() || code.contains('{') && condition.is_none();
         if is_example {
             continue;
         }

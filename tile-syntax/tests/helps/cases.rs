@@ -132,6 +132,40 @@ fn k(a: &Tensor<f16, (M, K)>, b: &Tensor<f16, (N, K)>, c: &mut Tensor<f32, (M, N
         right: product_of_squares,
     },
     Case {
+        name: "a tile that its author cuts off at the tensor's edge",
+        code: "TK0806",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let mut s = alloc_shared::<f32>([64]);
+    copy(x.tile([b * 64..min(b * 64 + 64, N)]), &mut s);
+    sync_threads();
+    if b * 64 + t < N {
+        y[b * 64 + t] = s[t] + 1.0;
+    }
+}",
+        args: vectors,
+        right: || each(100, |i| one_to_seven(i) + 1.0),
+    },
+    Case {
+        name: "the first tile, cut off at the tensor's edge",
+        code: "TK0806",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([128]);
+    let mut s = alloc_shared::<f32>([128]);
+    copy(x.tile([0..min(128, N)]), &mut s);
+    sync_threads();
+    if t < N {
+        y[t] = s[t] + 1.0;
+    }
+}",
+        args: vectors,
+        right: || each(100, |i| one_to_seven(i) + 1.0),
+    },
+    Case {
         name: "a barrier between a store and a neighbour's load",
         code: "TK0401",
         kernel: "#[tile_kernel]

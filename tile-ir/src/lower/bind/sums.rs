@@ -25,7 +25,7 @@
 //! without a target: what is computed is the same on each of them, bit by bit, and in both simulators. [`remarks`] says what was done and
 //! why a loop that is nearly of this form was left.
 
-use crate::ir::parts::{accesses, each, parts};
+use crate::ir::parts::{accesses, each, loads, parts};
 use crate::ir::reduction::{ATOM, PARTS, WARP};
 use crate::ir::*;
 use crate::lower::uses;
@@ -129,24 +129,13 @@ fn updates(kernel: &Kernel, around: StmtId, here: BufferId) -> Option<(StmtId, B
                 && let Place::Buffer(total) = kernel.accesses[access].place
                 && kernel.buffers[total].scope == Scope::Fragment
                 && total != here
-                && [total, here].iter().all(|buffer| loads(kernel, value, *buffer) > 0)
+                && [total, here].iter().all(|buffer| loads(kernel, value, *buffer))
             {
                 first = first.or(Some((stmt, total)));
             }
         });
     });
     first
-}
-
-/// How often an expression loads elements of an array.
-fn loads(kernel: &Kernel, expr: ExprId, buffer: BufferId) -> usize {
-    let mut count = 0;
-    parts(kernel, expr, &mut |kind| {
-        if let ExprKind::Load(access) = kind {
-            count += usize::from(kernel.accesses[*access].place == Place::Buffer(buffer));
-        }
-    });
-    count
 }
 
 /// Whether a reduction of a tile by an operator, which stands at the end of a path, may leave parts; else why not.
@@ -344,7 +333,7 @@ fn meets(kernel: &Kernel, list: &[StmtId], buffer: BufferId) -> Meets {
 fn overwrites(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
     let kind = &kernel.stmts[stmt].kind;
     let is_filled = matches!(kind, StmtKind::Tile(TileOp::Fill { buffer: filled, value })
-        if *filled == buffer && loads(kernel, *value, buffer) == 0);
+        if *filled == buffer && !loads(kernel, *value, buffer));
     let is_reduced =
         matches!(kind, StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) if *dst == buffer && *src != buffer);
     declares(kernel, stmt, buffer) || is_filled || is_reduced

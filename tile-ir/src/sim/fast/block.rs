@@ -6,7 +6,7 @@ use super::collective::cluster_exchange;
 use super::lanes;
 use super::launch::{Cluster, Launch, TensorView};
 use super::state::{Lane, Registers, State, coordinates};
-use crate::diag::{Code as DiagnosticCode, Diagnostic};
+use crate::diag::{Bug, Code as DiagnosticCode, Diagnostic};
 use crate::ir::{BinaryOp, SpanId};
 use crate::sim::limit::Meter;
 use crate::sim::{Fault, ScalarValue, Stop, numeric, print};
@@ -45,9 +45,10 @@ impl Machine<'_> {
             if let Step::ClusterReduce { op, tile, .. } = step {
                 self.cluster_reduce(state, &others, *op, *tile);
             }
-            if let Step::ClusterExchange { src, dst, .. } = step {
+            if let Step::ClusterExchange { src, dst, span, .. } = step {
                 let mut blocks: Vec<&mut State> = std::iter::once(&mut *state).chain(&mut others).collect();
-                cluster_exchange(&mut blocks, *src, *dst);
+                let done = cluster_exchange(&mut blocks, *src, *dst);
+                done.map_err(|text| self.fault(state, 0, Bug::new(*span, text).diagnostic()))?;
             }
             Ok(())
         });
@@ -133,8 +134,11 @@ impl Machine<'_> {
             Step::ClusterReduce { mask, span, .. } => self.check_convergence(s, false, *mask, *span)?,
             Step::ClusterExchange { src, dst, mask, span } => {
                 self.check_convergence(s, false, *mask, *span)?;
-                // Of a block that is a cluster by itself.
-                cluster_exchange(&mut [s], *src, *dst);
+                // Of a block that is a cluster by itself; those of a larger one exchange when all of them have come here.
+                if self.launch.cluster.is_none() {
+                    let done = cluster_exchange(&mut [s], *src, *dst);
+                    done.map_err(|text| self.fault(s, 0, Bug::new(*span, text).diagnostic()))?;
+                }
             }
             Step::Reduce { plan, register, mask } => self.reduce(s, plan, *register, *mask)?,
             Step::Shuffle { shuffle, value, dst, src, lane, lane_repr, mask, span } => {

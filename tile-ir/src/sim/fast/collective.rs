@@ -196,27 +196,38 @@ fn combine<T: Copy>(values: &mut [T], plan: &ReducePlan, f: impl Fn(T, T) -> T) 
     }
 }
 
-/// Gives block `r` of a cluster part `r` of every block's array `src`, in the order of ranks.
-pub(super) fn cluster_exchange(blocks: &mut [&mut State], src: u32, dst: u32) {
+/// Gives block `r` of a cluster part `r` of every block's array `src`, in the order of ranks; or why the arrays are not ones that
+/// analysis lets through.
+pub(super) fn cluster_exchange(blocks: &mut [&mut State], src: u32, dst: u32) -> Result<(), &'static str> {
     let (src, dst, count) = (src as usize, dst as usize, blocks.len());
     for from in 0..count {
         let sent = mem::replace(&mut blocks[from].shared[src], Shared::Bools(Vec::new()));
-        for (rank, to) in blocks.iter_mut().enumerate() {
-            match (&sent, &mut to.shared[dst]) {
-                (Shared::Floats(sent), Shared::Floats(received)) => exchange_part(sent, rank, received, from, count),
-                (Shared::Ints(sent), Shared::Ints(received)) => exchange_part(sent, rank, received, from, count),
-                _ => {}
+        let each = blocks.iter_mut().enumerate().try_for_each(|(rank, to)| match (&sent, &mut to.shared[dst]) {
+            (Shared::Floats(sent), Shared::Floats(received)) => exchange_part(sent, rank, received, from, count),
+            (Shared::Ints(sent), Shared::Ints(received)) => exchange_part(sent, rank, received, from, count),
+            (Shared::Bools(sent), Shared::Bools(received)) => exchange_part(sent, rank, received, from, count),
+            (Shared::Floats(_) | Shared::Ints(_) | Shared::Bools(_), _) => {
+                Err("`cluster_exchange` of arrays of two kinds")
             }
-        }
+        });
         blocks[from].shared[src] = sent;
+        each?;
     }
+    Ok(())
 }
 
 /// Part `to` of `received`, of `count`, becomes part `from` of `sent`.
-fn exchange_part<E: Copy>(sent: &[E], from: usize, received: &mut [E], to: usize, count: usize) {
-    let len = sent.len() / count.max(1);
-    let (sent, received) = (sent.get(from * len..(from + 1) * len), received.get_mut(to * len..(to + 1) * len));
-    if let (Some(sent), Some(received)) = (sent, received) {
-        received.copy_from_slice(sent);
+fn exchange_part<E: Copy>(
+    sent: &[E],
+    from: usize,
+    received: &mut [E],
+    to: usize,
+    count: usize,
+) -> Result<(), &'static str> {
+    if sent.len() != received.len() || sent.len() % count != 0 {
+        return Err("`cluster_exchange` of arrays without equal parts");
     }
+    let len = sent.len() / count;
+    received[to * len..(to + 1) * len].copy_from_slice(&sent[from * len..(from + 1) * len]);
+    Ok(())
 }

@@ -202,6 +202,7 @@ fn depends_on_order(kernel: &Kernel) -> bool {
 mod tests {
     use super::super::corpus::originals;
     use super::*;
+    use tile_ir::ir::{Instance, Target};
 
     /// What becomes of a kernel with one text in place of another.
     fn became(id: &str, from: &str, to: &str) -> End {
@@ -246,5 +247,34 @@ mod tests {
         let text = original.source.text.replace("x: &Tensor", "x: &mut Tensor");
         let text = text.replace("#[tile_kernel]", "#[tile_kernel(lints(TK0608 = \"off\"))]");
         assert_eq!(judged(original, &text).unwrap().fate, Fate::Equal);
+    }
+
+    /// Two of the survivors in `bench/survivors.json` would have undefined behaviour at launches that were not drawn, of variants for a
+    /// longer row. Such a variant is refused when it is made.
+    #[test]
+    fn variants_of_survivors_that_would_be_undefined_are_refused() {
+        let lowered = |id: &str, (from, to): (&str, &str), consts: &[i64], (dim, length): (&str, i64)| {
+            let original = originals().iter().find(|o| o.source.id == id).unwrap();
+            assert!(original.source.text.contains(from), "{}", original.source.text);
+            let kernel =
+                typed(original.source, &original.source.text.replace(from, to)).map_err(|end| end.said).unwrap();
+            let (dim, _) = kernel.dims.iter().find(|(_, d)| d.name == dim).unwrap();
+            let instance = kernel.instances.iter().find(|i| i.consts == consts).unwrap();
+            let instance = Instance { dims: vec![(dim, length)], ..instance.clone() };
+            let found = tile_ir::lower::lower(&kernel, &instance, Target::Sm80).err().unwrap_or_default();
+            let mut codes: Vec<String> = found.iter().map(|d| d.code.to_string()).collect();
+            codes.dedup();
+            codes
+        };
+        // Case 566: threads 256 to 511 take the vectors of the next step's first half.
+        const NORM: &str = "cookbook/src/layer_norm.rs::add_layer_norm";
+        let norm = |threads, n| lowered(NORM, ("threads([256])", threads), &[1], ("N", n));
+        assert!(norm("threads([(256) * 2])", 256).is_empty() && norm("threads([256])", 512).is_empty());
+        assert_eq!(norm("threads([(256) * 2])", 512), ["TK0401"]);
+        // Case 1103: every second element is not written.
+        const SPECIALIZED: &str = "tests/grammar/kernels.rs::specialized";
+        let values = |to, k| lowered(SPECIALIZED, ("values[i] = x.masked", to), &[], ("K", k));
+        assert!(values("values[(i) / 2] = x.masked", 128).is_empty() && values("values[i] = x.masked", 129).is_empty());
+        assert_eq!(values("values[(i) / 2] = x.masked", 129), ["TK0304"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks that meet: atomics, workspaces whose last arriver finishes the work, clusters that combine tiles.
+//! Blocks that meet: atomics, workspaces whose last arriver finishes the work, clusters that combine tiles and exchange arrays.
 
 use super::{Draw, Scope};
 use crate::programs::tree::*;
@@ -160,5 +160,90 @@ pub fn clusters(draw: &mut Draw) -> Program {
         then: vec![Stmt::Copy { from: Tile::Whole("tile".into()), to: target, call: String::new() }],
         els: vec![],
     });
+    program
+}
+
+/// Parts of an array of each block, exchanged over the blocks of a cluster; each adds up what it gets, or stores it.
+pub fn exchanges(draw: &mut Draw) -> Program {
+    let mut program = Program::new("exchanges", "exchanges");
+    let threads = draw.pick(&[64, 128, 256, 100]);
+    let blocks = draw.pick(&[1, 2, 4, 8]);
+    // Of a part, outermost first.
+    let axes = match draw.range(0, 4) {
+        0 => vec![],
+        1 => vec![draw.range(1, threads / blocks)],
+        2 | 3 => vec![draw.pick(&[4, 8, 16, 32]).min(threads / blocks)],
+        _ => vec![draw.range(1, 3), draw.range(1, 4)],
+    };
+    let part: i64 = axes.iter().product();
+    let all = blocks * part;
+    let m = draw.range(1, 4);
+    program.hopper = true;
+    program.dims.extend([("M".into(), m), ("N".into(), blocks * all - draw.range(0, all - 1))]);
+    program.threads.push(("t".into(), threads));
+    let grid = [("part".to_owned(), Expr::Int(blocks)), ("b".to_owned(), Expr::index("M"))];
+    program.blocks.extend(grid);
+    program.cluster = vec![blocks, 1];
+    if draw.percent(40) {
+        program.blocks.reverse();
+        program.cluster.reverse();
+    }
+    let ty = draw.pick(&[Ty::F32, Ty::F32, Ty::I32, Ty::U32]);
+    let x = program.tensor("x", false, ty, &["M", "N"], Data::Integers(3));
+    let extents: Vec<i64> = [blocks].into_iter().chain(axes.iter().copied()).collect();
+    program.array("mine", Kind::Shared { swizzle: None }, ty, &extents);
+    let theirs = program.array("theirs", Kind::Shared { swizzle: None }, ty, &extents);
+    let (t, rank, row) = (|| Expr::index("t"), || Expr::index("part"), || Expr::index("b"));
+    let over = |op: Op, a: Expr, n: i64| if n == 1 && op == Op::Div { a } else { Expr::bin(op, a, Expr::Int(n)) };
+    // Where element `n` of a part is.
+    let inside = |n: Expr| -> Vec<Expr> {
+        match axes[..] {
+            [] => vec![],
+            [_] => vec![n],
+            [_, last] => vec![over(Op::Div, n.clone(), last), over(Op::Rem, n, last)],
+            _ => unreachable!("a part has up to two axes"),
+        }
+    };
+    let own = |at: Expr| -> Vec<Expr> {
+        let first = over(Op::Div, at.clone(), part);
+        [first].into_iter().chain(inside(over(Op::Rem, at, part))).collect()
+    };
+    let mut scope = Scope::default();
+    scope.exact(Expr::masked(&x, vec![row(), rank().times(all).plus(t())]), 3.0);
+    scope.index(t(), threads - 1);
+    let (value, _) = draw.exact(&scope, ty, 100.0, 2);
+    let store = |array: &str, at: Vec<Expr>, value: Expr| Stmt::Store {
+        array: array.into(),
+        at,
+        op: None,
+        value,
+        masked: false,
+    };
+    let few = |count: i64, then: Vec<Stmt>| Stmt::If { cond: t().below(Expr::Int(count)), then, els: vec![] };
+    program.body.push(few(all, vec![store("mine", own(t()), value)]));
+    program.body.push(Stmt::ClusterExchange { from: "mine".into(), to: "theirs".into() });
+    if draw.percent(50) {
+        let y = program.tensor("y", true, ty, &["M", &(blocks * all).to_string()], Data::Poison);
+        let at = vec![row(), rank().times(all).plus(t())];
+        program.body.push(few(all, vec![store(&y.name, at, Expr::load(&theirs, own(t())))]));
+        return program;
+    }
+    let y = program.tensor("y", true, ty, &["M", &all.to_string()], Data::Poison);
+    let total = || Expr::Name("total".into(), ty);
+    let from = |sender: Expr| Expr::load(&theirs, [sender].into_iter().chain(inside(t())).collect());
+    let add = Stmt::Assign { name: "total".into(), op: Some(Op::Add), value: from(Expr::index("s")) };
+    let sum = vec![
+        Stmt::Let { name: "total".into(), mutable: true, value: Expr::Lit(ty, 0.0) },
+        Stmt::For {
+            var: "s".into(),
+            from: Expr::Int(0),
+            to: Expr::Int(blocks),
+            step: 1,
+            kind: Loop::Plain,
+            body: vec![add],
+        },
+        store(&y.name, vec![row(), rank().times(part).plus(t())], total()),
+    ];
+    program.body.push(few(part, sum));
     program
 }

@@ -181,8 +181,7 @@ fn cluster(draw: &mut Draw, program: &mut Program) {
 
 /// The grid as tiles that the blocks of the device take one after the other.
 fn persistent(draw: &mut Draw, program: &mut Program) {
-    let is_fixed =
-        |s: &Stmt| matches!(s, Stmt::Persistent { .. } | Stmt::LastArriver { .. } | Stmt::ClusterReduce { .. });
+    let is_fixed = |s: &Stmt| s.joins_cluster() || matches!(s, Stmt::Persistent { .. } | Stmt::LastArriver { .. });
     if program.blocks.is_empty() || has(program, is_fixed) {
         return;
     }

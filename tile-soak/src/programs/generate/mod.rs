@@ -21,8 +21,8 @@ use super::tree::Program;
 pub type Family = (&'static str, u32, fn(&mut Draw) -> Program);
 
 /// The families.
-pub const FAMILIES: [Family; 12] = [
-    ("elementwise", 32, elementwise::generate),
+pub const FAMILIES: [Family; 13] = [
+    ("elementwise", 30, elementwise::generate),
     ("collectives", 14, collectives::generate),
     ("copies", 13, tiles::copies),
     ("pipelines", 10, tiles::pipelines),
@@ -32,6 +32,7 @@ pub const FAMILIES: [Family; 12] = [
     ("atomics", 5, blocks::atomics),
     ("workspaces", 4, blocks::workspaces),
     ("clusters", 3, blocks::clusters),
+    ("exchanges", 2, blocks::exchanges),
     ("chains", 3, chains::generate),
     ("splits", 3, splits::generate),
 ];
@@ -66,7 +67,7 @@ mod tests {
     use crate::programs::text::print;
 
     /// What book/src/soak.md says is generated.
-    const FORMS: [&str; 39] = [
+    const FORMS: [&str; 40] = [
         "#[tile_fn",
         "uses(",
         "specialize(",
@@ -82,6 +83,7 @@ mod tests {
         "cluster([",
         "use_swizzle(",
         "cluster_reduce(",
+        "cluster_exchange(",
         "last_arriver(",
         "pipelined(",
         "schedule(",

@@ -84,7 +84,7 @@ impl Machine<'_> {
         for (axis, (_, extent)) in program.blocks.iter().enumerate() {
             grid[axis] = self.eval(extent, &outside, None)?.index()?;
         }
-        let clustered = program.body.iter().position(|s| matches!(s, Stmt::ClusterReduce { .. }));
+        let clustered = program.body.iter().position(Stmt::joins_cluster);
         let Some(at) = clustered else {
             for z in 0..grid[2] {
                 for y in 0..grid[1] {
@@ -99,10 +99,9 @@ impl Machine<'_> {
         self.clusters(&grid, at)
     }
 
-    /// A kernel whose blocks combine a tile: those of a cluster run up to there, then on.
+    /// A kernel whose blocks combine a tile or exchange arrays: those of a cluster run up to there, then on.
     fn clusters(&mut self, grid: &[i64], at: usize) -> Done {
         let program = self.program;
-        let Stmt::ClusterReduce { how, array } = &program.body[at] else { return Ok(()) };
         let mut cluster = program.cluster.clone();
         cluster.resize(3, 1);
         for z in (0..grid[2]).step_by(cluster[2] as usize) {
@@ -115,12 +114,10 @@ impl Machine<'_> {
                         self.statements(&program.body[..at], &mut block)?;
                         blocks.push(block);
                     }
-                    let parts: Vec<Storage> = blocks.iter().map(|b| b.shared[array].clone()).collect();
-                    let Some(first) = blocks[0].shared.get_mut(array) else { return Err("no such array".into()) };
-                    for (i, element) in first.data.iter_mut().enumerate() {
-                        for part in &parts[1..] {
-                            *element = value::binary(how.op(), *element, part.data[i])?;
-                        }
+                    match &program.body[at] {
+                        Stmt::ClusterReduce { how, array } => combined(*how, array, &mut blocks)?,
+                        Stmt::ClusterExchange { from, to } => exchanged(from, to, &mut blocks)?,
+                        _ => return Err("nothing that a cluster does together".into()),
                     }
                     for block in &mut blocks {
                         self.statements(&program.body[at + 1..], block)?;
@@ -171,4 +168,34 @@ impl Machine<'_> {
     fn statements(&mut self, body: &[Stmt], block: &mut Block) -> Done {
         body.iter().try_for_each(|stmt| self.statement(stmt, block))
     }
+}
+
+/// The first block's array becomes its own combined with those of the other blocks, one after the other.
+fn combined(how: Combine, array: &str, blocks: &mut [Block]) -> Done {
+    let parts: Vec<Storage> = blocks.iter().map(|b| b.shared[array].clone()).collect();
+    let Some(first) = blocks[0].shared.get_mut(array) else { return Err("no such array".into()) };
+    for (i, element) in first.data.iter_mut().enumerate() {
+        for part in &parts[1..] {
+            *element = value::binary(how.op(), *element, part.data[i])?;
+        }
+    }
+    Ok(())
+}
+
+/// Index `s` of `to`'s first axis in block `r` becomes index `r` of `from`'s in block `s`.
+fn exchanged(from: &str, to: &str, blocks: &mut [Block]) -> Done {
+    let sent: Vec<Storage> = blocks.iter().map(|b| b.shared[from].clone()).collect();
+    for (rank, block) in blocks.iter_mut().enumerate() {
+        let Some(received) = block.shared.get_mut(to) else { return Err("no such array".into()) };
+        if sent.iter().any(|s| s.extents != received.extents) || received.extents[0] != sent.len() as i64 {
+            return Err("an exchange without a part for each block".into());
+        }
+        let part = received.data.len() / sent.len();
+        for (sender, sent) in sent.iter().enumerate() {
+            for element in 0..part {
+                received.data[sender * part + element] = sent.data[rank * part + element];
+            }
+        }
+    }
+    Ok(())
 }

@@ -105,7 +105,9 @@ impl Machine<'_> {
                 }
                 Ok(())
             }
-            Stmt::ClusterReduce { .. } => Err("`cluster_reduce` does not stand in the body itself".into()),
+            Stmt::ClusterReduce { .. } | Stmt::ClusterExchange { .. } => {
+                Err("what a cluster does together does not stand in the body itself".into())
+            }
             _ => Err("a statement of threads is done for the block".into()),
         }
     }

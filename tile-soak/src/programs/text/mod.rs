@@ -445,6 +445,7 @@ impl Lines<'_> {
             Stmt::ClusterReduce { how, array } => {
                 self.line(&format!("cluster_reduce({}, &mut {array});", how.name()));
             }
+            Stmt::ClusterExchange { from, to } => self.line(&format!("cluster_exchange(&{from}, &mut {to});")),
         }
     }
 

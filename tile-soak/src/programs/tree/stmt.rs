@@ -125,9 +125,16 @@ pub enum Stmt {
     Outlined { name: String, body: Vec<Stmt> },
     /// `cluster_reduce(Sum, &mut f);`
     ClusterReduce { how: Combine, array: String },
+    /// `cluster_exchange(&a, &mut b);`
+    ClusterExchange { from: String, to: String },
 }
 
 impl Stmt {
+    /// Whether the blocks of a cluster do it together.
+    pub fn joins_cluster(&self) -> bool {
+        matches!(self, Stmt::ClusterReduce { .. } | Stmt::ClusterExchange { .. })
+    }
+
     /// The statements inside.
     pub fn bodies(&self) -> Vec<&Vec<Stmt>> {
         match self {

@@ -143,3 +143,31 @@ fn an_empty_grid_does_nothing() {
     );
     assert_eq!(ok(&built, &[zeros(Dtype::F32, &[0])]).blocks, 0);
 }
+
+/// Analysis refuses these: were it to let one through, the simulator would say so and not leave an array as it is.
+#[test]
+fn an_exchange_of_arrays_that_differ_is_a_mistake_of_the_compiler() {
+    let exchange = |blocks: i64, [dtype, extents]: [&str; 2]| {
+        let built = parsed(&format!(
+            "kernel k(y: &mut Tensor<f32, (N,)>) {{
+                let [part] = blocks([{blocks}]);
+                let [t] = threads([32]);
+                cluster([{blocks}]);
+                let mut mine = alloc_shared::<f32>([{blocks}, 3]);
+                let mut theirs = alloc_shared::<{dtype}>([{extents}]);
+                if t < {blocks} {{
+                    mine[[t, 0]] = 1.0f32;
+                }}
+                cluster_exchange(&mine, &mut theirs);
+                y[part * 32 + t] = 1.0f32;
+            }}"
+        ));
+        fault(&built, &[zeros(Dtype::F32, &[blocks * 32])])
+    };
+    for blocks in [1, 2] {
+        let kinds = exchange(blocks, ["i32", &format!("{blocks}, 3")]);
+        assert!(kinds.contains("TK0902") && kinds.contains("arrays of two kinds"), "{kinds}");
+        let parts = exchange(blocks, ["f32", &format!("{blocks}, 4")]);
+        assert!(parts.contains("TK0902") && parts.contains("without equal parts"), "{parts}");
+    }
+}
