@@ -8,7 +8,7 @@
 //! $ cargo run --release --example gemv -- --show explain --n 28672 --k 8192
 //! ```
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Instant;

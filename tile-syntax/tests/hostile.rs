@@ -717,11 +717,11 @@ fn exchange_of_halves(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
     cluster([4, 1]);
     let mut mine = alloc_shared::<f16>([4, 8]);
     let mut theirs = alloc_shared::<f16>([4, 8]);
-    if t < 32 { mine[[t / 8, t % 8]] = x.masked([b * 4 + t / 8, part * 8 + t % 8]) as f16; }
+    if t < 32 { mine[[t / 8, t % 8]] = x.masked([b * 4 + t / 8, part * 8 + t % 8]).cast::<f16>(); }
     cluster_exchange(&mine, &mut theirs);
     if t == 0 && b * 4 + part < M {
         let mut sum = 0.0;
-        for s in 0..4 { for i in 0..8 { sum += theirs[[s, i]] as f32; } }
+        for s in 0..4 { for i in 0..8 { sum += theirs[[s, i]].cast::<f32>(); } }
         y[b * 4 + part] = sum;
     }
 }"#,

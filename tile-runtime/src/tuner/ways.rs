@@ -114,13 +114,13 @@ pub fn tune_ways(
         false => lock(&KNOWN).as_ref().and_then(|known| known.get(&key).cloned()).or_else(|| recall(&name, &key)),
     };
     // Shapes of one bucket may have other ways: the earlier choice is found by its name.
-    let known = earlier.iter().filter(|report| !options.force && !report.trials.iter().any(is_cut_short));
-    let known = known.filter_map(|report| {
+    let known = earlier.as_ref().filter(|report| !options.force && !report.trials.iter().any(is_cut_short));
+    let known = known.and_then(|report| {
         let chosen = report.choice().filter(|chosen| chosen.median.is_some())?;
         let number = trials.iter().position(|trial| trial.parameters == chosen.parameters)?;
         Some((number, report.clone()))
     });
-    if let Some((number, report)) = known.last() {
+    if let Some((number, report)) = known {
         lock(&KNOWN).get_or_insert_default().insert(key, report.clone());
         publish(&report);
         return Ok((number, report));

@@ -224,7 +224,7 @@ fn exchange_part<E: Copy>(
     to: usize,
     count: usize,
 ) -> Result<(), &'static str> {
-    if sent.len() != received.len() || sent.len() % count != 0 {
+    if sent.len() != received.len() || !sent.len().is_multiple_of(count) {
         return Err("`cluster_exchange` of arrays without equal parts");
     }
     let len = sent.len() / count;
