@@ -220,11 +220,13 @@ fn candidates<M: Model>(row: &Row<M::Work>, model: &M) -> Vec<Candidate<M::Work>
     timed.chain(untimed).collect()
 }
 
-/// What a time is off by, as a part of it, where the model is as good as it can be; what regret, and what falling behind another choice, weigh
-/// beside that; how many times the best candidate's time one is taken to take that was not timed.
+/// The part by which the expected times of a good model differ from measured ones.
 const OFF: f64 = 0.06;
+/// What the logarithm of the regret weighs, beside squares of `OFF`.
 const REGRET: f64 = 80.0;
+/// What falling behind [`Row::at_most`] weighs.
 const WORSE: f64 = 200.0;
+/// How many times as long as the best candidate one is taken to run that was not timed.
 const UNTIMED: f64 = 1.35;
 
 /// By how much of the time candidates may differ in the end that are taken for alike: another measurement would choose the other one.
@@ -258,7 +260,7 @@ fn of_shape<W>(candidates: &[Candidate<W>], weight: f64, logs: &[f64], nearly: f
 /// From which difference of logarithms on an expected time is far away.
 const FAR: f64 = 0.3;
 
-/// Steps that a fit takes on the way; the part by which a parameter changes in the first ones.
+/// The part by which a parameter changes in the first steps of a fit.
 const STEP: f64 = 0.01;
 
 /// By which part of itself a parameter is changed for a derivative.
