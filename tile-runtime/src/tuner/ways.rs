@@ -26,7 +26,7 @@ pub struct WaysOf<'a> {
     pub kernels: &'a [&'static Definition],
     /// The tensors of the call, and whatever else decides which way is the fastest.
     pub args: &'a [Argument<'a>],
-    /// Which of `args` the call writes: it gets copies of these.
+    /// Which of `args` the call writes: it gets copies of these. Those that are not listed are only read.
     pub writes: &'a [bool],
     /// What decides beside `args`, in words: options that are no argument.
     pub options: &'a str,
@@ -54,7 +54,7 @@ pub struct Tensors<'a> {
 impl<'a> Tensors<'a> {
     /// The tensor at a place that the call reads; none where it is of another type, or written.
     pub fn input<T: Element, const R: usize>(&self, place: usize) -> Option<TensorView<'a, T, R>> {
-        match (self.args.get(place)?, self.writes.get(place)?) {
+        match (self.args.get(place)?, self.writes.get(place) == Some(&true)) {
             (Argument::Tensor(tensor), false) => tensor.typed(),
             _ => None,
         }
@@ -62,7 +62,7 @@ impl<'a> Tensors<'a> {
 
     /// The tensor at a place that the call writes, which is given once; none where it is of another type, or only read.
     pub fn output<T: Element, const R: usize>(&mut self, place: usize) -> Option<TensorViewMut<'a, T, R>> {
-        match (self.args.get(place)?, self.writes.get(place)?) {
+        match (self.args.get(place)?, self.writes.get(place) == Some(&true)) {
             (Argument::Tensor(tensor), true) => {
                 let view = TensorViewMut::over(tensor)?;
                 self.args[place] = Argument::Absent;
@@ -186,7 +186,7 @@ pub(super) fn measured(
         device,
         l2_bytes,
         args: call.args,
-        writes: call.writes.to_vec(),
+        writes: (0..call.args.len()).map(|at| call.writes.get(at) == Some(&true)).collect(),
         loaded: ways.iter().enumerate().map(|(number, way)| (number, way.into())).collect(),
         simulate: &no_instance,
         exact: false,

@@ -145,6 +145,16 @@ fn ways_are_compared_with_the_first() {
 
     // A simulator has no clock: the call's own way is taken.
     assert_eq!(tune_ways(&device, &of(""), &all, &options).unwrap().0, 0);
+    // Which arguments are written may be left out for those that come last.
+    let reads = WaysOf { writes: &[], ..of("") };
+    let nothing: Box<Launch<'_>> = Box::new(|_, tensors| {
+        assert!(tensors.input::<f32, 2>(0).is_some() && tensors.input::<f32, 1>(1).is_some());
+        assert!(tensors.output::<f32, 1>(1).is_none() && tensors.input::<f32, 1>(2).is_none());
+        Ok(())
+    });
+    let reading = [Way { name: "reading".into(), early: false, launch: nothing }];
+    let mut report = TuneReport { trials: ways::trials(&reading), ..TuneReport::new("sums", String::new(), &device) };
+    ways::measured(&device, &reads, &reading, &options, 1 << 14, &mut report, Instant::now()).unwrap();
     let none = tune_ways(&device, &of(""), &[], &options).unwrap_err().to_string();
     assert!(none.contains("no way"), "{none}");
     assert_ne!(key::of_call(&of(""), &device).unwrap(), key::of_call(&of("beta"), &device).unwrap());
