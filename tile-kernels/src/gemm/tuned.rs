@@ -1,6 +1,6 @@
 //! [`gemm`](super::gemm) by the way that was measured to be the fastest.
 
-use super::{Choice, Gemm, GemmElement, choice, early, kernel, launch, pack, parts, ranked, split, tf32};
+use super::{Choice, Gemm, GemmElement, early, kernel, launch, pack, parts, ranked, split, tf32};
 use crate::ways::ways;
 use tile_runtime::kernel::{Definition, LaunchOn, Place, TensorInput, TensorOutput};
 use tile_runtime::tuner::{Tensors, TuneOptions, TuneReport, Way, WaysOf, tune_ways};
@@ -94,7 +94,7 @@ pub fn tuned<T: GemmElement<C>, C: Element>(
         options: &decides,
     };
     let (number, report) = tune_ways(device, &call, &all, tuning)?;
-    let (choice, early) = found.get(number).copied().unwrap_or_else(|| (choice(device, arguments, options).0, false));
+    let (choice, early) = found.get(number).copied().unwrap_or_default();
     Ok((Tuned { choice, early }, report))
 }
 

@@ -91,16 +91,15 @@ pub fn tuned<T: GemvElement>(
     Ok((Tuned { choice, early }, report))
 }
 
-/// What a call may take, with the us expected of each: what it takes by itself, and then the others, the fastest first.
+/// What a call may take, with the us expected of each, the fastest first: that is what it takes by itself ([`Choice::of`]).
 fn ranked(device: &Device, arguments: [Argument<'_>; 3]) -> Vec<(Choice, f64)> {
     let [Argument::Tensor(w), Argument::Tensor(x), _] = arguments else { return vec![(Choice::default(), 0.0)] };
     let problem = Problem::of(&w, &x, device.supports(Target::Sm90a));
     let mut all: Vec<_> = candidates(problem).map(|candidate| (candidate.choice, candidate.us())).collect();
     all.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let taken = Choice::of(problem);
-    let us = all.iter().find(|(choice, _)| *choice == taken).map_or(0.0, |(_, us)| *us);
-    all.retain(|(choice, _)| *choice != taken);
-    all.insert(0, (taken, us));
+    if all.is_empty() {
+        all.push((Choice::default(), 0.0));
+    }
     all
 }
 

@@ -36,7 +36,8 @@ pub struct WaysOf<'a> {
 pub struct Way<'a> {
     /// What tells it from the others, in words. A remembered result names it.
     pub name: String,
-    /// Whether its kernels may start before the previous kernel of the stream is done.
+    /// Whether its kernels may start before the previous kernel of the stream is done, for the report: `launch` sees to it, by
+    /// [`Place::in_order`] where they may not.
     pub early: bool,
     /// Makes the call.
     pub launch: Box<Launch<'a>>,
@@ -81,9 +82,7 @@ impl Way<'_> {
         args: Vec<Argument<'s>>,
         writes: &'s [bool],
     ) -> Result<(), Error> {
-        let place = Place::of(stream);
-        let place = if self.early { place } else { place.in_order() };
-        Ok((self.launch)(&place, &mut Tensors { args, writes })?)
+        Ok((self.launch)(&Place::of(stream), &mut Tensors { args, writes })?)
     }
 }
 
