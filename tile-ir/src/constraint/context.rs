@@ -246,13 +246,25 @@ impl Context {
         sym
     }
 
-    /// What a quotient says where its divisor is positive, which another path need not know: there it would say so.
+    /// What a quotient says here that it need not say on another path: with a divisor that is positive here only, what rounding says;
+    /// and where its dividend is below `d r` here, that it is below `r`.
     fn conditional_facts(&mut self, sym: Sym, definition: &Definition) {
         let Definition::Floor(n, d) = definition else { return };
-        if self.range(d).0.is_some_and(|d| d >= 1) {
-            return;
+        let x = Poly::sym(sym);
+        let mut facts: Vec<Option<Poly>> = Vec::new();
+        if self.range(d).0.is_none_or(|d| d < 1) {
+            facts.extend(rounded(&x, n, d));
         }
-        for fact in rounded(&Poly::sym(sym), n, d).into_iter().flatten() {
+        // By a constant, rounding and the bound of the dividend say so together.
+        if d.as_constant().is_none()
+            && let [(monomial, coefficient)] = d.terms()
+        {
+            let known = self.scoped.iter().chain(&self.permanent).map(|fact| &fact.poly);
+            let above =
+                known.filter_map(|fact| fact.plus(n)?.plus_constant(1)?.divided_by_term(monomial, *coefficient));
+            facts.extend(above.map(|above| above.minus(&x)?.plus_constant(-1)));
+        }
+        for fact in facts.into_iter().flatten() {
             if !self.scoped.iter().any(|known| known.poly == fact) {
                 self.push_scoped(fact);
             }
@@ -302,6 +314,16 @@ impl Context {
         self.witnesses.scoped(self.scoped.len(), &poly);
         self.scoped.push(Fact::new(poly));
         self.answers.get_mut().clear();
+    }
+
+    /// Assumes that a product of values that are not negative is positive: so is each of them.
+    pub fn assume_positive(&mut self, product: &Poly) {
+        let [(monomial, coefficient)] = product.terms() else { return };
+        let factors: Vec<Poly> = monomial.factors().map(Poly::sym).collect();
+        let is_product = *coefficient > 0 && factors.len() > 1;
+        if is_product && factors.iter().all(|factor| self.range(factor).0.is_some_and(|lo| lo >= 0)) {
+            factors.iter().filter_map(|factor| factor.plus_constant(-1)).for_each(|fact| self.assume_nonneg(fact));
+        }
     }
 
     /// Assumes `poly == 0`. Where that says that a remainder is zero, remembers the multiple.

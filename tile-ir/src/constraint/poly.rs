@@ -294,6 +294,17 @@ impl Poly {
         Some(result)
     }
 
+    /// The polynomial divided by one term, where that leaves no remainder in any of its terms.
+    pub fn divided_by_term(&self, monomial: &Monomial, coefficient: i64) -> Option<Poly> {
+        let mut terms = Terms::with_capacity(self.terms.len());
+        for (m, c) in &self.terms {
+            let rest = monomial.factors().try_fold(*m, |m, sym| (m.power(sym) > 0).then(|| m.without(sym)))?;
+            terms.push((rest, c.checked_div(coefficient).filter(|_| c % coefficient == 0)?));
+        }
+        terms.sort_unstable_by_key(|t| t.0);
+        Some(Poly { terms })
+    }
+
     /// Every coefficient divided by `by`, a positive number that divides all but the constant term; that one is rounded down.
     pub fn divided(&self, by: i64) -> Poly {
         let divided = self.terms.iter().map(|(m, c)| (*m, c.div_euclid(by)));
@@ -332,6 +343,17 @@ mod tests {
         assert_eq!(square.minus(&square).unwrap(), Poly::constant(0));
         let shifted = sum.substitute(Sym(1), &x.scaled(-1).unwrap()).unwrap();
         assert_eq!(shifted.as_constant(), Some(0));
+    }
+
+    #[test]
+    fn division_by_a_term_leaves_no_remainder() {
+        let [x, y] = [0, 1].map(|at| Poly::sym(Sym(at)));
+        let product = x.times(&y).and_then(|p| p.scaled(6)?.plus(&y.times(&y)?.scaled(4)?)).unwrap();
+        let by = Monomial::of(Sym(1));
+        assert_eq!(product.divided_by_term(&by, 2), x.scaled(3).and_then(|p| p.plus(&y.scaled(2)?)));
+        assert_eq!(product.divided_by_term(&by, 4), None);
+        assert_eq!(product.divided_by_term(&Monomial::of(Sym(0)), 2), None);
+        assert_eq!(product.plus_constant(2).unwrap().divided_by_term(&by, 2), None);
     }
 
     #[test]

@@ -23,6 +23,8 @@ const ALL_FUEL: u32 = 20_000;
 const LITTLE_FUEL: u32 = 2;
 /// Symbols a query may eliminate one after another.
 const DEPTH: u32 = 9;
+/// Symbols that a query eliminates where it has run out of steps with [`DEPTH`].
+const SHORT_DEPTH: u32 = 3;
 /// Steps that a patient query may take.
 const PATIENCE: u32 = 600;
 /// Facts that a patient query may subtract one after another.
@@ -70,7 +72,9 @@ impl Context {
         let fuel = Cell::new(most);
         let answer = self.eliminate(poly.clone(), DEPTH, &fuel);
         self.spent.set(self.spent.get().saturating_add(most - fuel.get()));
-        answer
+        // The first fact that bounds a symbol may lead nowhere, at length: a short proof by another one is looked for then.
+        let is_cut = !answer && fuel.get() == 0;
+        answer || is_cut && self.eliminate(poly.clone(), SHORT_DEPTH, &Cell::new(most))
     }
 
     /// Whether `poly >= 0` follows from the facts, by a longer search than that of [`Context::proves`]: facts are subtracted

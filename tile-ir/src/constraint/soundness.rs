@@ -82,6 +82,17 @@ fn what_is_proven_holds_at_every_point() {
                 Poly::sym(cx.fresh("x", Some(0), hi, Varies::default()))
             })
             .collect();
+        let mut facts = Vec::new();
+        // A quotient by a symbol that is positive here, of what is below a multiple of it.
+        if random.below(3) == 0 {
+            let [n, d, r] = [0, 1, 2].map(|at| syms[at].clone());
+            let below = r.times(&d).and_then(|p| p.minus(&n)?.plus_constant(-1)).unwrap();
+            for fact in [d.plus_constant(-1).unwrap(), below] {
+                cx.assume(&Cond::NonNeg(fact.clone()));
+                facts.push(Cond::NonNeg(fact));
+            }
+            syms.extend(cx.floor_div(&n, &d));
+        }
         for _ in 0..random.below(3) {
             let (a, b) = (poly(&mut random, &syms), poly(&mut random, &syms));
             let d = Poly::constant(random.between(1, 8));
@@ -97,7 +108,6 @@ fn what_is_proven_holds_at_every_point() {
             };
             syms.extend(made);
         }
-        let mut facts = Vec::new();
         for _ in 0..random.below(4) {
             let fact = poly(&mut random, &syms);
             let cond = match random.below(4) {

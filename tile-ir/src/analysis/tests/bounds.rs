@@ -288,3 +288,31 @@ fn division_by_zero() {
     "#]],
     );
 }
+
+/// One axis of blocks over the rows and columns of a matrix: a block that runs says that neither is zero.
+#[test]
+fn an_index_is_split_by_a_dim() {
+    let split = |indices: &str, body: &str| {
+        let kernel = format!(
+            "kernel k(y: &mut Tensor<f32, (M, N)>) {{ let [b] = blocks([M * N]); let [t] = threads([1]); {body} y[[{indices}]] = 1.0f32; }}"
+        );
+        bounds(&kernel, 0)
+    };
+    assert_eq!(split("b / N, b % N", ""), [Bound::Proven, Bound::Proven]);
+    assert_eq!(split("b / N, b % N + t", ""), [Bound::Proven, Bound::Proven]);
+    assert_eq!(split("b % M, b / M", ""), [Bound::Proven, Bound::Proven]);
+    // By another one of its factors, or one too far.
+    assert_eq!(split("b / M, b % N", ""), [Bound::Unproven, Bound::Proven]);
+    assert_eq!(split("b / N + 1, b % N", ""), [Bound::Unproven, Bound::Proven]);
+    // A bound that a branch gives is one in the branch.
+    let line = |body: &str| {
+        let kernel = format!(
+            "kernel k(y: &mut Tensor<f32, (M, N)>) {{ let [b] = blocks([M * N / 32 + 1]); let [t] = threads([32]); let i = b * 32 + t; {body} }}"
+        );
+        bounds(&kernel, 0)
+    };
+    let within = "if N > 0 && i < M * N { y[[i / N, i % N]] = 1.0f32; }";
+    assert_eq!(line(within), [Bound::Proven, Bound::Proven]);
+    let after = "if N > 0 && i < M * N + N { y[[i / N, i % N]] = 1.0f32; }";
+    assert_eq!(line(after)[0], Bound::Unproven);
+}

@@ -175,6 +175,8 @@ impl<'k> Walk<'k> {
             let sym = self.cx.fresh(name, Some(0), Some(i64::from(i32::MAX) - 1), varies);
             let Some(last) = extent.plus_constant(-1) else { continue };
             self.bind_ranged(binding.var, sym, last);
+            // A block that runs is one of its grid's.
+            self.cx.assume_positive(&extent);
         }
         let extents = kernel.thread_extents();
         for (axis, binding) in kernel.threads.iter().enumerate().take(3) {
