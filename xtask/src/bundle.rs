@@ -15,15 +15,16 @@ use std::process::Command;
 /// Integration tests that a GPU has something to say about, beside those that [`on_every_device`] finds.
 const TESTS: [&str; 3] = ["gpu", "executors", "grammar"];
 
-/// The tests of a folder that run on every device there is: they ask `devices()` for them.
+/// The tests of a folder that run on every device there is: they ask `devices()` for them, or open one themselves.
 fn on_every_device(tests: &Path) -> Result<Vec<String>> {
     let mut names = vec![];
     for entry in fs::read_dir(tests).with_context(|| format!("could not read {}", tests.display()))? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "rs")
-            && fs::read_to_string(&path)?.contains("devices::devices")
-        {
-            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path)?;
+            if text.contains("devices::devices") || text.contains("Device::cuda(") {
+                names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+            }
         }
     }
     names.sort();
