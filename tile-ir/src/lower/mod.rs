@@ -12,6 +12,7 @@
 //! | `walk` | facts and a schedule | a program: operations, with guards on what was not proven, and barriers where tile operations meet other accesses; C parameters, grid and launch checks (`launch`) |
 //! | `padding` | a program | one in which tiles that fill up a cluster have no effects |
 //! | `dependent` | a program | one that waits for the previous kernel where it starts early; `prefetch`: what is loaded above that wait |
+//! | `peel` | a program | one whose loops of products have their masked steps in a loop of their own |
 //! | `place` | a program | one whose shared arrays have offsets |
 //!
 //! | of the walk | what it lowers |
@@ -42,6 +43,7 @@ mod hopper;
 mod launch;
 mod mma;
 mod padding;
+mod peel;
 mod place;
 mod prefetch;
 mod raster;
@@ -108,6 +110,7 @@ fn lower_analysed(bound: &BoundKernel, facts: Analysis, target: Target) -> Resul
     let program = walk_analysed(bound, facts, target)?;
     let program = padding(program)?;
     let program = dependent(program)?;
+    let program = peel(program)?;
     let program = place::place(program);
     place::fits(bound, &program)?;
     verified(program)
@@ -178,6 +181,14 @@ pub fn padding(program: Program) -> Result<Program, Vec<Diagnostic>> {
 /// A mistake of the compiler.
 pub fn dependent(program: Program) -> Result<Program, Vec<Diagnostic>> {
     valid(dependent::dependent(program))
+}
+
+/// The pass `peel`: masked steps of loops of products in a loop of their own.
+///
+/// # Errors
+/// A mistake of the compiler.
+pub fn peel(program: Program) -> Result<Program, Vec<Diagnostic>> {
+    valid(peel::peel(program))
 }
 
 /// The pass `place`: offsets in shared memory.

@@ -43,6 +43,8 @@ pub enum Pass {
     Padding,
     /// `dependent`: the program, which waits for the previous kernel.
     Dependent,
+    /// `peel`: the program, whose masked steps are a loop of their own.
+    Peel,
     /// `place`: the program, whose shared arrays have offsets.
     Place,
     /// `lower`: the program, by all of these passes from `schedule` on.
@@ -55,13 +57,14 @@ pub enum Pass {
 
 impl Pass {
     /// Every pass, in the order in which they run.
-    pub const ALL: [Pass; 10] = [
+    pub const ALL: [Pass; 11] = [
         Pass::Bind,
         Pass::Check,
         Pass::Schedule,
         Pass::Walk,
         Pass::Padding,
         Pass::Dependent,
+        Pass::Peel,
         Pass::Place,
         Pass::Lower,
         Pass::Verify,
@@ -77,6 +80,7 @@ impl Pass {
             Pass::Walk => "walk",
             Pass::Padding => "padding",
             Pass::Dependent => "dependent",
+            Pass::Peel => "peel",
             Pass::Place => "place",
             Pass::Lower => "lower",
             Pass::Verify => "verify",
@@ -212,6 +216,7 @@ impl<'t> Case<'t> {
             }
             (Pass::Padding, Stage::Program(program)) => over(*program, crate::lower::padding),
             (Pass::Dependent, Stage::Program(program)) => over(*program, crate::lower::dependent),
+            (Pass::Peel, Stage::Program(program)) => over(*program, crate::lower::peel),
             (Pass::Place, Stage::Program(program)) => over(*program, |program| Ok(crate::lower::place(program))),
             (Pass::Lower, Stage::Bound(bound)) => {
                 let program = crate::lower::lower_bound(&bound, self.target).map_err(|all| report(&bound, &all))?;

@@ -1,0 +1,155 @@
+//! Steps that are masked: the last ones of a loop of products, peeled off it.
+//!
+//! Contract. In: a loop of products by `wgmma`, with an `if` between them that works on the elements of fragments and whose condition,
+//! once it holds, holds in every later iteration: `step * c + d > bound`, where all blocks have the same bound, as the mask of the last
+//! keys of attention has it. Out: the iterations before the first in which it holds, in a loop without the `if`, and the others in a
+//! second loop, without the condition:
+//!
+//! ```text
+//! for i in a..b { w; if i * c + d > n { x }; y }   becomes   for i in a..first { w; y }   for i in first..b { w; x; y }
+//! ```
+//!
+//! A branch between products keeps ptxas from moving their work across it (decision 43). Where bounds differ from tile to tile, as the causal
+//! mask's do, each tile goes through both loops, and nothing is gained.
+
+use super::builder::Builder;
+use super::term::{Compare, Term};
+use crate::diag::Bug;
+use crate::ir::BinaryOp;
+use crate::lowered::*;
+
+/// The program, whose loops of products are split where an `if` begins to hold.
+pub(super) fn peel(mut program: Program) -> Result<Program, Bug> {
+    if !multiplies(&program.body) {
+        return Ok(program);
+    }
+    let ops = std::mem::take(&mut program.body);
+    let mut builder = Builder::new(program);
+    builder.program.body = builder.peeled(ops);
+    builder.finish()
+}
+
+/// Whether operations multiply tiles by `wgmma`.
+fn multiplies(ops: &[Op]) -> bool {
+    visit::any(ops, &|kind| matches!(kind, OpKind::Wgmma { .. }))
+}
+
+/// Whether operations are loops over elements, without a barrier or a product.
+fn works_on_elements(ops: &[Op]) -> bool {
+    visit::any(ops, &|kind| matches!(kind, OpKind::For { .. })) && !visit::any(ops, &|kind| kind.protocol().is_some())
+}
+
+impl Builder {
+    /// The operations, of which each loop that can be is two.
+    fn peeled(&mut self, ops: Vec<Op>) -> Vec<Op> {
+        let mut all = Vec::with_capacity(ops.len());
+        for mut op in ops {
+            self.span = op.span;
+            if let Some(loops) = self.two_loops(&op.kind) {
+                all.extend(loops);
+                continue;
+            }
+            for body in op.kind.bodies_mut() {
+                *body = self.peeled(std::mem::take(body));
+            }
+            all.push(op);
+        }
+        all
+    }
+
+    /// A loop as two, behind what says where the second one begins; `None` where it stays one.
+    fn two_loops(&mut self, kind: &OpKind) -> Option<Vec<Op>> {
+        let OpKind::For { reg, start, end, step, unroll, body } = kind else { return None };
+        if self.program.values[*step].kind.as_int() != Some(1) || !multiplies(body) {
+            return None;
+        }
+        let (at, from) = body.iter().enumerate().find_map(|(at, op)| {
+            let OpKind::If { cond, then, otherwise } = &op.kind else { return None };
+            let is_mask = otherwise.is_empty() && works_on_elements(then);
+            Some((at, self.holds_from(*cond, *reg).filter(|_| is_mask)?))
+        })?;
+        let (mut without, mut masked) = (body.clone(), body.clone());
+        let Op { kind: OpKind::If { then, .. }, span } = without.remove(at) else { return None };
+        masked.splice(at..=at, then);
+        let text = "the steps before the first that needs this are a loop of their own, without it";
+        self.remark(RemarkKind::Choice, span, text.to_owned());
+        Some(self.nested(|l| {
+            let name = format!("{}_masked", l.program.regs[*reg].name);
+            let first = l.reg(&name, ValueType::Index, false);
+            let first_value = l.first(&from);
+            let within = l.binary(BinaryOp::Max, first_value, *start);
+            let within = l.binary(BinaryOp::Min, within, *end);
+            l.define(first, within);
+            let first = l.read(first);
+            let (reg, step, unroll) = (*reg, *step, *unroll);
+            l.op(OpKind::For { reg, start: *start, end: first, step, unroll, body: without });
+            l.op(OpKind::For { reg, start: first, end: *end, step, unroll, body: masked });
+        }))
+    }
+
+    /// From where on a condition holds, of the index `reg` of a loop and of what is the same in all blocks; `None` where it is of another kind.
+    fn holds_from(&self, cond: ValueId, reg: RegId) -> Option<Threshold> {
+        let ValueKind::Binary(op, a, b) = self.program.values[cond].kind else { return None };
+        let (index, bound, is_above) = match op {
+            BinaryOp::Gt => (a, b, true),
+            BinaryOp::Ge => (a, b, false),
+            BinaryOp::Lt => (b, a, true),
+            BinaryOp::Le => (b, a, false),
+            _ => return None,
+        };
+        let (scale, offset) = self.multiple(index, reg)?;
+        let least = offset.checked_add(i64::from(!is_above))?;
+        let is_small = |number: i64| (0..1 << 20).contains(&number);
+        let fits = scale >= 2 && is_small(scale) && is_small(least);
+        (fits && self.is_of_launch(bound)).then_some(Threshold { bound, scale, least })
+    }
+
+    /// `(c, d)` of a value that is `c * reg + d`, in 32 bits.
+    fn multiple(&self, value: ValueId, reg: RegId) -> Option<(i64, i64)> {
+        let value = &self.program.values[value];
+        if value.ty != ValueType::Index {
+            return None;
+        }
+        match value.kind {
+            ValueKind::Int(number) => Some((0, number)),
+            ValueKind::Reg(of) => (of == reg).then_some((1, 0)),
+            ValueKind::Binary(BinaryOp::Add, a, b) => {
+                let [(c, d), (e, f)] = [self.multiple(a, reg)?, self.multiple(b, reg)?];
+                Some((c.checked_add(e)?, d.checked_add(f)?))
+            }
+            ValueKind::Binary(BinaryOp::Mul, a, b) => {
+                let ((c, d), by) = (self.multiple(a, reg)?, self.program.values[b].kind.as_int()?);
+                Some((c.checked_mul(by)?, d.checked_mul(by)?))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a value is an index that every block of the launch has.
+    fn is_of_launch(&self, value: ValueId) -> bool {
+        let mut is_same = self.program.values[value].ty == ValueType::Index;
+        visit::each_value(&self.program, value, &mut |value| {
+            is_same &= match &value.kind {
+                ValueKind::Int(_) | ValueKind::Param(_) | ValueKind::Unary(..) | ValueKind::Binary(..) => true,
+                ValueKind::Select(..) | ValueKind::Choose(..) | ValueKind::Cast(_) | ValueKind::Divisor(_) => true,
+                _ => false,
+            };
+        });
+        is_same
+    }
+
+    /// The first index, counted from 0, from which on a condition holds.
+    fn first(&mut self, Threshold { bound, scale, least }: &Threshold) -> ValueId {
+        let (bound, least) = (*bound, *least);
+        let beyond = (Term::from(bound) - least) / *scale + 1;
+        let [always, beyond, zero] = [bound.below(least), beyond, Term::from(0)].map(|term| self.eval(term));
+        self.push(ValueKind::Choose(always, zero, beyond), ValueType::Index)
+    }
+}
+
+/// `scale * i + least > bound`, or from `least` on where the condition has an equals sign: the index from which on it holds is `(bound - least) / scale + 1`.
+struct Threshold {
+    bound: ValueId,
+    scale: i64,
+    least: i64,
+}
