@@ -125,15 +125,12 @@ impl Builder {
         }
     }
 
-    /// Whether a value is an index that every block of the launch has.
+    /// Whether a value is an index that every block of the launch has: nothing in it is a register, a thread's or a block's, or read from memory.
     fn is_of_launch(&self, value: ValueId) -> bool {
         let mut is_same = self.program.values[value].ty == ValueType::Index;
         visit::each_value(&self.program, value, &mut |value| {
-            is_same &= match &value.kind {
-                ValueKind::Int(_) | ValueKind::Param(_) | ValueKind::Unary(..) | ValueKind::Binary(..) => true,
-                ValueKind::Select(..) | ValueKind::Choose(..) | ValueKind::Cast(_) | ValueKind::Divisor(_) => true,
-                _ => false,
-            };
+            let of_launch = matches!(value.kind, ValueKind::Int(_) | ValueKind::Param(_));
+            is_same &= of_launch || matches!(value.kind, ValueKind::Unary(..) | ValueKind::Binary(..));
         });
         is_same
     }
