@@ -2,6 +2,7 @@
 //! token that is appended in the same launch.
 
 use tile_kernel_examples::devices::devices;
+use tile_kernels::attention::decode_kernel::{self, DecodeParams};
 use tile_kernels::attention::{Batch, Decode, append_and_decode, decode, prefill};
 use tile_kernels::rope::{self, Rope};
 use tile_runtime::prelude::*;
@@ -140,6 +141,58 @@ fn bf16_of_long_parts_agrees() {
     let shape = Shape { heads: 8, key_heads: 8, d: 128, page: 128 };
     agrees!(bf16, bf16::from_f32, bf16::to_f64, 1.0 / 256.0, shape, [(1, 7000)], [16]);
 }
+
+/// The instances for one query of at most 8 heads a group: parts in global memory, by clusters, of few and of many keys; without keys; a sequence without
+/// queries; and one that is longer than its row of the table, whose keys beyond it are those of page 0.
+#[test]
+fn instances_for_one_query_agree_over_ragged_sequences() {
+    let shape = Shape { heads: 8, key_heads: 2, d: 128, page: 128 };
+    let Shape { heads, key_heads, d, page } = shape;
+    let lengths = [(1, 1500), (1, 0), (0, 77), (1, 1), (1, 128), (1, 129), (1, 12 * 128 + 100)];
+    let mut tables = tables(&lengths, page);
+    let (table, columns) = (tables.pages.clone(), tables.longest - 2);
+    let table: Vec<u32> = table.chunks(tables.longest).flat_map(|row| &row[..columns]).copied().collect();
+    tables.pages.chunks_mut(tables.longest).for_each(|row| row[columns..].fill(0));
+    let tokens = tables.first[lengths.len()] as usize;
+    let cache = tables.count * key_heads * page * d;
+    let [q, k, v] = [(tokens * heads * d, 0), (cache, 1000), (cache, 2000)]
+        .map(|(count, seed)| noise(count, seed).into_iter().map(bf16::from_f32).collect::<Vec<_>>());
+    let wanted = reference([&q, &k, &v], bf16::to_f64, &tables, &lengths, shape);
+    let scale = (std::f64::consts::LOG2_E / (d as f64).sqrt()) as f32;
+    for device in devices() {
+        let q = device.tensor(&q, [tokens, heads, d]).unwrap();
+        let [k, v] = [&k, &v].map(|x| device.tensor(x, [tables.count, key_heads, page, d]).unwrap());
+        let pages = device.tensor(&table, [lengths.len(), columns]).unwrap();
+        let first = device.tensor(&tables.first, [lengths.len() + 1]).unwrap();
+        let ends = device.tensor(&tables.lengths, [lengths.len()]).unwrap();
+        for [warps, stages, splits, cluster] in INSTANCES {
+            let params =
+                DecodeParams { D: d, BN: 16, WARPS: warps, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: 8 };
+            let kernel = decode_kernel::decode::<bf16>::instance(&device, params).unwrap();
+            let poison = vec![bf16::from_f32(f32::NAN); tokens * heads * d];
+            let mut o = device.tensor(&poison, [tokens, heads, d]).unwrap();
+            kernel.launch_on(&device, &q, &k, &v, &pages, &first, &ends, &mut o, scale, 1).unwrap();
+            for (i, (found, wanted)) in o.to_vec().unwrap().into_iter().zip(&wanted).enumerate() {
+                let error = (found.to_f64() - wanted).abs();
+                assert!(error <= 3.0 / 256.0 + 1e-4, "{} {params:?}: {i}: {found} {wanted}", device.label());
+            }
+        }
+    }
+}
+
+/// WARPS, STAGES, SPLITS and CLUSTER.
+const INSTANCES: [[usize; 4]; 10] = [
+    [4, 2, 1, 1],
+    [4, 2, 4, 4],
+    [4, 3, 16, 1],
+    [4, 4, 2, 1],
+    [4, 5, 8, 8],
+    [4, 6, 2, 1],
+    [8, 2, 1, 1],
+    [8, 2, 2, 2],
+    [8, 2, 8, 8],
+    [8, 2, 16, 1],
+];
 
 #[test]
 fn f16_of_several_queries_agrees() {

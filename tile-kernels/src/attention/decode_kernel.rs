@@ -16,16 +16,20 @@ use tile_runtime::prelude::*;
 #[tile_kernel(
     instances(
         (D, BN, WARPS, STAGES) in [
-            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (64, 16, 1, 4), (128, 16, 1, 3)
+            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 4), (128, 16, 4, 5), (128, 16, 4, 6), (128, 16, 8, 2),
+            (64, 16, 1, 4), (128, 16, 1, 3)
         ],
         (SPLITS, CLUSTER, KEPT) in [
+            (1, 1, 8), (2, 1, 8), (4, 1, 8), (8, 1, 8), (16, 1, 8), (32, 1, 8),
             (1, 1, 16), (2, 1, 16), (4, 1, 16), (8, 1, 16), (16, 1, 16), (32, 1, 16),
             (2, 2, 8), (2, 2, 16), (4, 4, 8), (4, 4, 16), (8, 8, 8), (8, 8, 16)
         ],
-        where (T::BITS == 16) == (WARPS == 4),
-        where T::BITS == 16 || SPLITS == 1 || SPLITS == 8 && CLUSTER == 1,
-        where WARPS == 1 || D == 64 || (STAGES == 5) == (CLUSTER > 1),
-        where WARPS == 1 || STAGES != 3 || SPLITS >= 4
+        where (T::BITS == 16) == (WARPS >= 4),
+        where T::BITS == 16 || KEPT == 16 && (SPLITS == 1 || SPLITS == 8 && CLUSTER == 1),
+        where D == 128 || KEPT == 16,
+        where WARPS < 8 || KEPT == 8,
+        where WARPS == 1 || D == 64 || KEPT == 8 || STAGES == 2 || STAGES == 3 || STAGES == 5,
+        where STAGES < 6 || CLUSTER == 1
     ),
     partial(o),
     require(KEPT == 16 || H <= 8 * HK && tiles == 1),
@@ -67,11 +71,13 @@ pub fn decode<
     let from = min(first.masked([sequence]) as usize, S);
     let count = min(first.masked([sequence + 1]) as usize, S) - from;
     let length = min(lengths.masked([sequence]) as usize, 1 << 30);
-    let share = ceil_div(ceil_div(length, step_keys), SPLITS);
-    let begin = split * share;
-    let end = min(begin + share, ceil_div(length, step_keys));
-    // Asked for beside the queries, which the first keys and values wait for.
-    let first_page = pages.masked([sequence, begin * step_keys / PAGE]) as usize;
+    // Every SPLITS-th step is the block's, from number `split` on: which pages the first ones are in does not depend on the length, and is asked for beside it.
+    let apart_keys = SPLITS * step_keys;
+    let turns = (ceil_div(length, step_keys) + SPLITS - 1 - split) / SPLITS;
+    let page0 = pages.masked([sequence, split * step_keys / PAGE]) as usize;
+    let page1 = pages.masked([sequence, (split * step_keys + apart_keys) / PAGE]) as usize;
+    let page2 = pages.masked([sequence, (split * step_keys + 2 * apart_keys) / PAGE]) as usize;
+    let page3 = pages.masked([sequence, (split * step_keys + 3 * apart_keys) / PAGE]) as usize;
     let mut q_s = alloc_shared::<T>([16 * WARPS, D]); // the rows once for each warp
     let mut k_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut v_s = alloc_shared::<T>([WARPS * BN, D]);
@@ -88,31 +94,45 @@ pub fn decode<
     fill(&mut most, -1e30); // finite: a row may see none of a step's keys
     // Queries are asked for before keys and values, and stored behind what asks for those: nobody waits for them until then.
     let vec = 128 / T::BITS;
-    let pieces = 16 * D / (32 * vec);
-    let mut asked = alloc_local::<T>([pieces, vec]);
-    for e in unroll(0..pieces) {
-        let i = (e * 32 + t % 32) * vec / D;
-        let j = (e * 32 + t % 32) * vec % D;
+    // The block reads each once: the warps' copies are equal, and so are rows a multiple of `KEPT` apart.
+    let at_once = 32 * WARPS * vec / D; // rows
+    let period = max(KEPT, at_once);
+    let mut asked = alloc_local::<T>([period / at_once, vec]);
+    let i = t * vec / D;
+    let j = t * vec % D;
+    for e in unroll(0..period / at_once) {
+        let r = row + (e * at_once + i) % KEPT;
         for x in vectorized(0..vec) {
-            asked[[e, x]] = q.masked([from + (row + i) / group, head * group + (row + i) % group, j + x]);
+            asked[[e, x]] = q.masked([from + r / group, head * group + r % group, j + x]);
         }
     }
-    for e in unroll(0..pieces) {
-        let i = (e * 32 + t % 32) * vec / D;
-        let j = (e * 32 + t % 32) * vec % D;
-        for x in vectorized(0..vec) {
-            q_s[[t / 32 * 16 + i, j + x]] = asked[[e, x]];
+    for e in unroll(0..period / at_once) {
+        for repeat in unroll(0..16 * WARPS / period) {
+            for x in vectorized(0..vec) {
+                q_s[[repeat * period + e * at_once + i, j + x]] = asked[[e, x]];
+            }
         }
     }
-    for step in pipelined(begin..end, STAGES).schedule(Cooperative) {
-        let page = if step == begin { first_page } else { pages.masked([sequence, step * step_keys / PAGE]) as usize };
-        copy(k.at([page, head, step * step_keys % PAGE, 0]), &mut k_s);
-        copy(v.at([page, head, step * step_keys % PAGE, 0]), &mut v_s);
+    for turn in pipelined(0..turns, STAGES).schedule(Rolled) {
+        let key = split * step_keys + turn * apart_keys;
+        let page = if turn == 0 {
+            page0
+        } else if turn == 1 {
+            page1
+        } else if turn == 2 {
+            page2
+        } else if turn == 3 {
+            page3
+        } else {
+            pages.masked([sequence, key / PAGE]) as usize
+        };
+        copy(k.at([page, head, key % PAGE, 0]), &mut k_s);
+        copy(v.at([page, head, key % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).grouped().clear();
-        if step * step_keys + step_keys + count > length {
+        if key + step_keys + count > length {
             for [r, j] in parallel([16 * WARPS, BN]) {
                 // A query sees the keys up to its own.
-                if step * step_keys + r / 16 * BN + j + count > length + (row + r % 16) / group {
+                if key + r / 16 * BN + j + count > length + (row + r % 16) / group {
                     scores[[r, j]] = f32::NEG_INFINITY;
                 }
             }
@@ -135,7 +155,7 @@ pub fn decode<
     let mut tops = alloc_shared::<f32>([16 * WARPS]);
     let mut counts = alloc_shared::<f32>([16 * WARPS]);
     let mut results = alloc_shared::<f32>([WARPS * D / 8, KEPT, 8]);
-    let rows = count * group - row; // of the block's, those that are queries
+    let rows = min(count * group - row, KEPT); // of the block's, those that are queries
     let stored = if CLUSTER > 1 { KEPT } else { rows }; // a cluster exchanges whole arrays
     for [r] in parallel([16 * WARPS]) {
         tops[r] = most[r];

@@ -32,7 +32,7 @@ use packed_kernel::PackedParams;
 use prefill_kernel::PrefillParams;
 use tile_runtime::dsl::{Float, Half};
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, Target, TensorInput, TensorOutput};
-use tile_runtime::{Error, LaunchError, Tensor, TensorView, TensorViewMut};
+use tile_runtime::{Device, Error, LaunchError, Tensor, TensorView, TensorViewMut};
 
 /// Rows of a block: queries of a sequence times the heads that share one head of keys.
 const ROWS: usize = 16;
@@ -97,6 +97,38 @@ pub struct Decode {
 }
 
 impl Decode {
+    /// Tiles of 16 rows that the queries of a sequence have, of one head of keys.
+    fn tiles(self, heads: usize, key_heads: usize) -> usize {
+        (self.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS)
+    }
+
+    /// The instance of [`decode_kernel::decode`] that [`decode`] launches on a device for `[H, HK, D]` and tables of `[B, L]` with pages of `PAGE` keys, given as
+    /// `[B, L, PAGE]`: whoever times instances finds the one that is taken so.
+    pub fn params<T: Float>(
+        self,
+        device: &Device,
+        [heads, key_heads, d]: [usize; 3],
+        [sequences, most, page]: [usize; 3],
+    ) -> DecodeParams {
+        let tiles = self.tiles(heads, key_heads);
+        let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
+        let has_clusters = self.clusters && device.supports(Target::Sm90a);
+        let Cut { splits, cluster, ring } =
+            self.cut::<T>(has_clusters, sequences * tiles, key_heads, most * page / (warps * KEYS));
+        // Rows that a cluster exchanges.
+        let kept = if cluster > 1 && heads <= ROWS / 2 * key_heads && tiles == 1 && self.queries <= 1 {
+            ROWS / 2
+        } else {
+            ROWS
+        };
+        let stages = match (size_of::<T>(), d) {
+            (_, 64) => 4,
+            (2, _) => ring,
+            _ => 3,
+        };
+        DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: kept }
+    }
+
     /// How sequences are cut, for so many tiles of queries, heads of keys, and at most so many steps of keys.
     fn cut<T>(self, has_clusters: bool, tiles: usize, key_heads: usize, steps: usize) -> Cut {
         let all = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
@@ -194,24 +226,8 @@ where
     let [_, heads, d] = shape::<3>(&q.argument());
     let [_, key_heads, page, _] = shape::<4>(&k.argument());
     let [sequences, most] = shape::<2>(&batch.pages.argument());
-    let tiles = (options.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS);
-    let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
-    let has_clusters = options.clusters && on.device().supports(Target::Sm90a);
-    let cut = options.cut::<T>(has_clusters, sequences * tiles, key_heads, most * page / (warps * KEYS));
-    let Cut { splits, cluster, ring } = cut;
-    // Rows that a cluster exchanges.
-    let kept = if cluster > 1 && heads <= ROWS / 2 * key_heads && tiles == 1 && options.queries <= 1 {
-        ROWS / 2
-    } else {
-        ROWS
-    };
-    let stages = match (size_of::<T>(), d) {
-        (_, 64) => 4,
-        (2, _) => ring,
-        _ => 3,
-    };
-    let params =
-        DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: kept };
+    let tiles = options.tiles(heads, key_heads);
+    let params = options.params::<T>(on.device(), [heads, key_heads, d], [sequences, most, page]);
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
     let Batch { pages, first, lengths } = batch;
     let kernel = decode_kernel::decode::<T>::instance(on.device(), params)?;
