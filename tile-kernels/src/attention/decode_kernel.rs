@@ -64,20 +64,20 @@ pub fn decode<
     let [split, head, z] = blocks([SPLITS, HK, B * tiles]);
     cluster([CLUSTER, 1, 1]);
     let [t] = threads([32 * WARPS]);
-    let sequence = z / tiles;
-    let row = z % tiles * 16;
+    let sequence = if KEPT < 16 { z } else { z / tiles };
+    let row = if KEPT < 16 { 0 } else { z % tiles * 16 };
     let group = H / HK;
     let step_keys = WARPS * BN;
     let from = min(first.masked([sequence]) as usize, S);
     let count = min(first.masked([sequence + 1]) as usize, S) - from;
-    let length = min(lengths.masked([sequence]) as usize, 1 << 30);
-    // Every SPLITS-th step is the block's, from number `split` on: which pages the first ones are in does not depend on the length, and is asked for beside it.
+    let length = min(lengths.masked([sequence]) as usize, 1 << 29);
+    // Every SPLITS-th step is the block's, from number `split` on: so which pages its first steps are in does not depend on the length, and is asked for
+    // beside it.
+    let begin = split * step_keys;
     let apart_keys = SPLITS * step_keys;
     let turns = (ceil_div(length, step_keys) + SPLITS - 1 - split) / SPLITS;
-    let page0 = pages.masked([sequence, split * step_keys / PAGE]) as usize;
-    let page1 = pages.masked([sequence, (split * step_keys + apart_keys) / PAGE]) as usize;
-    let page2 = pages.masked([sequence, (split * step_keys + 2 * apart_keys) / PAGE]) as usize;
-    let page3 = pages.masked([sequence, (split * step_keys + 3 * apart_keys) / PAGE]) as usize;
+    let mut table = alloc_shared::<u32>([32 * WARPS]);
+    let page_of_mine = pages.masked([sequence, (begin + t * apart_keys) / PAGE]);
     let mut q_s = alloc_shared::<T>([16 * WARPS, D]); // the rows once for each warp
     let mut k_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut v_s = alloc_shared::<T>([WARPS * BN, D]);
@@ -106,6 +106,8 @@ pub fn decode<
             asked[[e, x]] = q.masked([from + r / group, head * group + r % group, j + x]);
         }
     }
+    table[t] = page_of_mine;
+    sync_threads();
     for e in unroll(0..period / at_once) {
         for repeat in unroll(0..16 * WARPS / period) {
             for x in vectorized(0..vec) {
@@ -114,25 +116,15 @@ pub fn decode<
         }
     }
     for turn in pipelined(0..turns, STAGES).schedule(Rolled) {
-        let key = split * step_keys + turn * apart_keys;
-        let page = if turn == 0 {
-            page0
-        } else if turn == 1 {
-            page1
-        } else if turn == 2 {
-            page2
-        } else if turn == 3 {
-            page3
-        } else {
-            pages.masked([sequence, key / PAGE]) as usize
-        };
+        let key = begin + turn * apart_keys;
+        let page = if turn < 32 * WARPS { table[turn] } else { pages.masked([sequence, key / PAGE]) } as usize;
         copy(k.at([page, head, key % PAGE, 0]), &mut k_s);
         copy(v.at([page, head, key % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).grouped().clear();
         if key + step_keys + count > length {
             for [r, j] in parallel([16 * WARPS, BN]) {
                 // A query sees the keys up to its own.
-                if key + r / 16 * BN + j + count > length + (row + r % 16) / group {
+                if key + (r >> 4) * BN + j + count > length + (row + (r & 15)) / group {
                     scores[[r, j]] = f32::NEG_INFINITY;
                 }
             }
@@ -156,14 +148,15 @@ pub fn decode<
     let mut counts = alloc_shared::<f32>([16 * WARPS]);
     let mut results = alloc_shared::<f32>([WARPS * D / 8, KEPT, 8]);
     let rows = min(count * group - row, KEPT); // of the block's, those that are queries
-    let stored = if CLUSTER > 1 { KEPT } else { rows }; // a cluster exchanges whole arrays
+    let stored = if CLUSTER > 1 || KEPT < 16 { KEPT } else { rows };
+    let added = if CLUSTER > 1 { KEPT } else { rows }; // a cluster exchanges whole arrays
     for [r] in parallel([16 * WARPS]) {
         tops[r] = most[r];
         counts[r] = total[r];
     }
     for [r, j] in parallel([16 * WARPS, D]) {
-        if r % 16 < stored {
-            results[[r / 16 * (D / 8) + j / 8, r % 16, j % 8]] = acc[[r, j]];
+        if r & 15 < stored {
+            results[[(r >> 4) * (D / 8) + (j >> 3), r & 15, j & 7]] = acc[[r, j]];
         }
     }
     let mut mine = alloc_shared::<f32>([CLUSTER, KEPT / CLUSTER, D + 4]);
@@ -174,7 +167,7 @@ pub fn decode<
     let column = chunk * 8 + half * 4;
     for e in unroll(0..ceil_div(KEPT, apart)) {
         let i = e * apart + t / 2 % apart;
-        if i < stored {
+        if i < added {
             let top = largest_of_warps(&tops, i);
             let mut sum = alloc_local::<f32>([4]);
             clear(&mut sum);
@@ -189,10 +182,10 @@ pub fn decode<
                     }
                 }
             } else if SPLITS == 1 {
+                let inverse = if all > 0.0 { 1.0 / all } else { 0.0 };
                 for c in vectorized(0..4) {
-                    let value = if all > 0.0 { sum[c] / all } else { 0.0 };
                     *o.masked_mut([from + (row + i) / group, head * group + (row + i) % group, column + c]) =
-                        value.cast::<T>();
+                        (sum[c] * inverse).cast::<T>();
                 }
             } else {
                 for c in vectorized(0..4) {
@@ -218,10 +211,10 @@ pub fn decode<
                 let mut sum = alloc_local::<f32>([columns]);
                 clear(&mut sum);
                 let all = add_blocks(&theirs, at / D, at % D, &mut sum);
+                let inverse = if all > 0.0 { 1.0 / all } else { 0.0 };
                 for c in vectorized(0..columns) {
-                    let value = if all > 0.0 { sum[c] / all } else { 0.0 };
                     *o.masked_mut([from + (row + i) / group, head * group + (row + i) % group, at % D + c]) =
-                        value.cast::<T>();
+                        (sum[c] * inverse).cast::<T>();
                 }
             }
         }
