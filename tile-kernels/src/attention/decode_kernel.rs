@@ -75,7 +75,7 @@ pub fn decode<
     // beside it.
     let begin = split * step_keys;
     let apart_keys = SPLITS * step_keys;
-    let turns = (ceil_div(length, step_keys) + SPLITS - 1 - split) / SPLITS;
+    let turns = min((ceil_div(length, step_keys) + SPLITS - 1 - split) / SPLITS, (1 << 29) / apart_keys);
     let mut table = alloc_shared::<u32>([32 * WARPS]);
     let page_of_mine = pages.masked([sequence, (begin + t * apart_keys) / PAGE]);
     let mut q_s = alloc_shared::<T>([16 * WARPS, D]); // the rows once for each warp
