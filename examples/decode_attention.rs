@@ -4,7 +4,6 @@
 //! ```console
 //! $ cargo run --release --example decode_attention
 //! $ cargo run --release --example decode_attention -- --sweep    # sequences cut into every number of parts, too
-//! $ cargo run --release --example decode_attention -- --clusters    # parts added across clusters
 //! $ cargo run --release --example decode_attention -- --variants    # the kernel's instances, compared with f32 on the host first; the best 6
 //! $ python3 bench/decode_attention.py    # PyTorch's attention, on the same machine
 //! ```
@@ -39,9 +38,8 @@ fn main() -> Result<()> {
     };
     device.set_dependent_launch(false);
     let is = |flag: &str| std::env::args().any(|argument| argument == flag);
-    let clusters = is("--clusters");
     if is("--variants") {
-        return variants(&device, clusters);
+        return variants(&device);
     }
     println!("{device}\n\n| batch, keys | us | TB/s | of the ceiling |\n|---|---:|---:|---:|");
     for (batch, keys) in SHAPES {
@@ -50,7 +48,7 @@ fn main() -> Result<()> {
         let time = |splits| -> Result<f64> {
             let mut all = row.times(&device, &[()], |on, copy, o, ()| {
                 let batch = Batch { pages: row.pages(copy)?, first: &row.first, lengths: &row.lengths };
-                let options = Decode { splits, clusters, ..Decode::default() };
+                let options = Decode { splits, ..Decode::default() };
                 Ok(decode(on, &row.q, &row.k, &row.v, batch, o, options)?)
             })?;
             all.pop().ok_or_else(|| anyhow!("nothing was timed"))
@@ -66,12 +64,11 @@ fn main() -> Result<()> {
 }
 
 /// Compares instances with the host, times them, and says of each shape which are the fastest and which one `decode` takes.
-fn variants(device: &Device, clusters: bool) -> Result<()> {
-    println!("{device}\n\n| batch, keys | us | WARPS, STAGES, SPLITS, CLUSTER, KEPT |\n|---|---:|---|");
+fn variants(device: &Device) -> Result<()> {
+    println!("{device}\n\n| batch, keys | us | STAGES, SPLITS, CLUSTER, KEPT |\n|---|---:|---|");
     for (batch, keys) in SHAPES {
         let row = Row::new(device, batch, keys)?;
-        let options = Decode { clusters, ..Decode::default() };
-        let taken = options.params::<bf16>(device, [HEADS, KEY_HEADS, D], [batch, keys.div_ceil(PAGE), PAGE]);
+        let taken = Decode::default().params::<bf16>(device, [HEADS, KEY_HEADS, D], [batch, keys.div_ceil(PAGE), PAGE]);
         let mut tried = candidates(batch);
         if !tried.contains(&taken) {
             tried.push(taken);
@@ -85,66 +82,36 @@ fn variants(device: &Device, clusters: bool) -> Result<()> {
         let mut ranked: Vec<_> = times.into_iter().zip(tried).collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (place, (us, params)) in ranked.into_iter().enumerate() {
-            let DecodeParams { WARPS, STAGES, SPLITS, CLUSTER, KEPT, .. } = params;
+            let DecodeParams { STAGES, SPLITS, CLUSTER, KEPT, .. } = params;
             if place < 6 || params == taken {
                 let mark = if params == taken { " (taken)" } else { "" };
-                println!("| {batch}, {keys} | {us:.2} | {WARPS}, {STAGES}, {SPLITS}, {CLUSTER}, {KEPT}{mark} |");
+                println!("| {batch}, {keys} | {us:.2} | {STAGES}, {SPLITS}, {CLUSTER}, {KEPT}{mark} |");
             }
         }
     }
     Ok(())
 }
 
-/// Instances that may be the fastest for so many sequences, as WARPS, STAGES, SPLITS, CLUSTER and KEPT.
+/// Instances that may be the fastest for so many sequences.
 fn candidates(batch: usize) -> Vec<DecodeParams> {
-    let all: &[[usize; 5]] = match batch {
-        1 => &[
-            [4, 2, 32, 1, 8],
-            [4, 2, 32, 1, 16],
-            [4, 3, 16, 1, 8],
-            [4, 3, 16, 1, 16],
-            [4, 4, 16, 1, 8],
-            [4, 5, 16, 1, 8],
-            [4, 6, 16, 1, 8],
-            [4, 2, 8, 8, 8],
-            [4, 3, 8, 8, 8],
-            [4, 5, 8, 8, 8],
-            [8, 2, 8, 1, 8],
-            [8, 2, 16, 1, 8],
-            [8, 2, 8, 8, 8],
-        ],
-        8 => &[
-            [4, 2, 4, 1, 8],
-            [4, 2, 4, 1, 16],
-            [4, 2, 4, 4, 8],
-            [4, 3, 2, 1, 8],
-            [4, 5, 2, 1, 8],
-            [4, 6, 2, 1, 8],
-            [4, 5, 2, 2, 8],
-            [8, 2, 2, 1, 8],
-            [8, 2, 2, 2, 8],
-        ],
-        _ => &[
-            [4, 2, 1, 1, 8],
-            [4, 2, 1, 1, 16],
-            [4, 2, 2, 1, 8],
-            [4, 2, 2, 2, 8],
-            [4, 3, 1, 1, 8],
-            [4, 5, 1, 1, 8],
-            [4, 6, 1, 1, 8],
-            [8, 2, 1, 1, 8],
-        ],
+    // STAGES, SPLITS and CLUSTER.
+    let all: &[[usize; 3]] = match batch {
+        1 => &[[2, 32, 1], [2, 16, 1], [3, 16, 1], [3, 8, 1], [5, 8, 8], [5, 4, 4]],
+        8 => &[[2, 2, 1], [2, 4, 1], [3, 4, 1], [5, 2, 2], [5, 4, 4], [5, 8, 8]],
+        _ => &[[2, 1, 1], [2, 2, 1], [5, 2, 2]],
     };
-    let params = |&[warps, stages, splits, cluster, kept]: &[usize; 5]| DecodeParams {
-        D,
-        BN: 16,
-        WARPS: warps,
-        STAGES: stages,
-        SPLITS: splits,
-        CLUSTER: cluster,
-        KEPT: kept,
+    let params = |&[stages, splits, cluster]: &[usize; 3]| {
+        [8, 16].map(|kept| DecodeParams {
+            D,
+            BN: 16,
+            WARPS: 4,
+            STAGES: stages,
+            SPLITS: splits,
+            CLUSTER: cluster,
+            KEPT: kept,
+        })
     };
-    all.iter().map(params).collect()
+    all.iter().flat_map(params).collect()
 }
 
 /// Sequences of one length, in as many copies as a round of launches reads.

@@ -16,20 +16,18 @@ use tile_runtime::prelude::*;
 #[tile_kernel(
     instances(
         (D, BN, WARPS, STAGES) in [
-            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 4), (128, 16, 4, 5), (128, 16, 4, 6), (128, 16, 8, 2),
-            (64, 16, 1, 4), (128, 16, 1, 3)
+            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (64, 16, 1, 4), (128, 16, 1, 3)
         ],
         (SPLITS, CLUSTER, KEPT) in [
             (1, 1, 8), (2, 1, 8), (4, 1, 8), (8, 1, 8), (16, 1, 8), (32, 1, 8),
             (1, 1, 16), (2, 1, 16), (4, 1, 16), (8, 1, 16), (16, 1, 16), (32, 1, 16),
             (2, 2, 8), (2, 2, 16), (4, 4, 8), (4, 4, 16), (8, 8, 8), (8, 8, 16)
         ],
-        where (T::BITS == 16) == (WARPS >= 4),
+        where (T::BITS == 16) == (WARPS == 4),
         where T::BITS == 16 || KEPT == 16 && (SPLITS == 1 || SPLITS == 8 && CLUSTER == 1),
-        where D == 128 || KEPT == 16,
-        where WARPS < 8 || KEPT == 8,
-        where WARPS == 1 || D == 64 || KEPT == 8 || STAGES == 2 || STAGES == 3 || STAGES == 5,
-        where STAGES < 6 || CLUSTER == 1
+        where D == 128 || KEPT == 16 || CLUSTER > 1,
+        where WARPS == 1 || D == 64 || (STAGES == 5) == (CLUSTER > 1),
+        where WARPS == 1 || STAGES != 3 || SPLITS >= 4
     ),
     partial(o),
     require(KEPT == 16 || H <= 8 * HK && tiles == 1),
@@ -76,7 +74,9 @@ pub fn decode<
     let begin = split * step_keys;
     let apart_keys = SPLITS * step_keys;
     let turns = min((ceil_div(length, step_keys) + SPLITS - 1 - split) / SPLITS, (1 << 29) / apart_keys);
-    let mut table = alloc_shared::<u32>([32 * WARPS]);
+    // Of so many of them; two blocks of 16 rows have room for no more.
+    let noted = 16 * WARPS;
+    let mut table = alloc_shared::<u32>([noted]);
     let page_of_mine = pages.masked([sequence, (begin + t * apart_keys) / PAGE]);
     let mut q_s = alloc_shared::<T>([16 * WARPS, D]); // the rows once for each warp
     let mut k_s = alloc_shared::<T>([WARPS * BN, D]);
@@ -106,7 +106,9 @@ pub fn decode<
             asked[[e, x]] = q.masked([from + r / group, head * group + r % group, j + x]);
         }
     }
-    table[t] = page_of_mine;
+    if t < noted {
+        table[t] = page_of_mine;
+    }
     sync_threads();
     for e in unroll(0..period / at_once) {
         for repeat in unroll(0..16 * WARPS / period) {
@@ -117,7 +119,7 @@ pub fn decode<
     }
     for turn in pipelined(0..turns, STAGES).schedule(Rolled) {
         let key = begin + turn * apart_keys;
-        let page = if turn < 32 * WARPS { table[turn] } else { pages.masked([sequence, key / PAGE]) } as usize;
+        let page = if turn < noted { table[turn] } else { pages.masked([sequence, key / PAGE]) } as usize;
         copy(k.at([page, head, key % PAGE, 0]), &mut k_s);
         copy(v.at([page, head, key % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).grouped().clear();

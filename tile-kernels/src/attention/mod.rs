@@ -61,6 +61,9 @@ const LEAST_PARTS: usize = 4;
 const CLUSTERS: [(usize, usize); 3] = [(8, 15), (4, 30), (2, 66)];
 /// Stages of the ring of a block of [`decode`] in a cluster, which has a multiprocessor for itself.
 const CLUSTER_RING: usize = 5;
+/// Steps of a block up to which clusters that do not fill the device are faster: 4,096 keys of one sequence in 8 parts take 9.0 us, in 16 without
+/// clusters 9.7 (`decode_attention --variants`, H200).
+const CLUSTER_STEPS: usize = 8;
 /// Keys of a warp of a block in a step.
 const KEYS: usize = 16;
 /// Warps of a block of 16-bit elements.
@@ -90,10 +93,6 @@ pub struct Decode {
     /// 1,024 tiles of 16 rows. Results with different numbers differ by rounding, so whoever wants results that do not depend on how
     /// many sequences there are gives one.
     pub splits: Option<usize>,
-    /// Whether 8, 4 or 2 parts are added across a thread block cluster, through distributed shared memory, where clusters of so many blocks all
-    /// run at once and have few keys. The results of a number of parts are the same. One sequence of 1,024 keys takes 6.9 us instead of 7.5 so on an H100, but results
-    /// have been compared on simulators only: hence nobody gets it without asking.
-    pub clusters: bool,
 }
 
 impl Decode {
@@ -112,15 +111,12 @@ impl Decode {
     ) -> DecodeParams {
         let tiles = self.tiles(heads, key_heads);
         let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
-        let has_clusters = self.clusters && device.supports(Target::Sm90a);
+        let has_clusters = device.supports(Target::Sm90a);
         let Cut { splits, cluster, ring } =
             self.cut::<T>(has_clusters, sequences * tiles, key_heads, most * page / (warps * KEYS));
-        // Rows that a cluster exchanges.
-        let kept = if cluster > 1 && heads <= ROWS / 2 * key_heads && tiles == 1 && self.queries <= 1 {
-            ROWS / 2
-        } else {
-            ROWS
-        };
+        // Rows that are kept of a block's 16.
+        let is_half = size_of::<T>() == 2 && heads <= ROWS / 2 * key_heads && self.queries <= 1;
+        let kept = if is_half && (d == 128 || cluster > 1) { ROWS / 2 } else { ROWS };
         let stages = match (size_of::<T>(), d) {
             (_, 64) => 4,
             (2, _) => ring,
@@ -138,11 +134,12 @@ impl Decode {
         };
         let heads = (tiles * key_heads).max(1);
         let wanted = self.splits.map(at_most);
-        // Blocks of a cluster add their parts two microseconds sooner than those that meet in global memory; but they are at most eight, and begin
-        // together, which costs more where they have many steps.
+        // Blocks of a cluster add their parts a microsecond sooner than those that meet in global memory; but eight are too few for a device that few heads do not fill,
+        // unless they have little to do.
         let fits = |&&(blocks, at_once): &&(usize, usize)| {
             let is_wanted = wanted.map_or(blocks <= steps, |wanted| wanted == blocks);
-            heads <= at_once && is_wanted && steps.div_ceil(blocks) <= FEW_STEPS
+            let is_short = steps.div_ceil(blocks) <= CLUSTER_STEPS;
+            heads <= at_once && is_wanted && (is_short || blocks * heads >= FULL)
         };
         if has_clusters
             && size_of::<T>() == 2
