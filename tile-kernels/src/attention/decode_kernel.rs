@@ -8,9 +8,10 @@ use tile_runtime::prelude::*;
 /// `o = softmax(scale q k^T) v` for the newest tokens of every sequence, over keys and values in pages. `scale` is
 /// log2(e) / sqrt(D).
 ///
-/// A block has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the sequence. Each of its `WARPS`
-/// warps multiplies all rows with `BN` keys of its own of each step, and keeps maximum, sum and result for these; the warps'
-/// results are added at the end, and then those of the parts. Where the `CLUSTER` blocks of a cluster are all the parts, each of them
+/// A block has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the sequence: every `SPLITS`-th step of `WARPS * BN` keys. Each
+/// of its `WARPS` warps multiplies all rows with `BN` keys of its own of each step, and keeps maximum, sum and result for these; the warps'
+/// results are added at the end, and then those of the parts. Where there is one query of at most eight heads, `KEPT` is 8: the other rows repeat the first ones, and nothing is kept of
+/// them. The `CLUSTER` blocks of a cluster are all the parts: each of them
 /// gets what the others have of some of the first `KEPT` rows, there being no others; of a `CLUSTER` of 1, the last of the parts' blocks to be
 /// done adds them all. Both ways add in the same order. Tables may be read before the previous kernel is done, which makes queries, keys and values.
 #[tile_kernel(
@@ -74,7 +75,7 @@ pub fn decode<
     let begin = split * step_keys;
     let apart_keys = SPLITS * step_keys;
     let turns = min((ceil_div(length, step_keys) + SPLITS - 1 - split) / SPLITS, (1 << 29) / apart_keys);
-    // Of so many of them; two blocks of 16 rows have room for no more.
+    // The pages of so many steps; the next ones' are read as they are reached. Two blocks of 16 rows on a multiprocessor have room for no more.
     let noted = 16 * WARPS;
     let mut table = alloc_shared::<u32>([noted]);
     let page_of_mine = pages.masked([sequence, (begin + t * apart_keys) / PAGE]);
@@ -109,7 +110,7 @@ pub fn decode<
     if t < noted {
         table[t] = page_of_mine;
     }
-    sync_threads();
+    sync_threads(); // also keeps ptxas from moving the queries' loads behind the first copies
     for e in unroll(0..period / at_once) {
         for repeat in unroll(0..16 * WARPS / period) {
             for x in vectorized(0..vec) {

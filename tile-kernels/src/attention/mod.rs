@@ -47,9 +47,9 @@ const MULTIPROCESSORS: usize = 132;
 const COUNTERS: usize = 1024;
 /// Stages of the ring of keys and values with which two blocks share a multiprocessor.
 const SHARED_RING: usize = 2;
-/// Stages of a ring with which a block has a multiprocessor for itself. With five, 16,384 keys of one sequence take 23.5 us
-/// alone (26.7 where two blocks share a multiprocessor), but between the other kernels of a model 2 to 5 us more than with three: a loop is written out
-/// once a stage, and its code probably comes from memory each time.
+/// Stages of a ring with which a block has a multiprocessor for itself. For 16,384 keys of one sequence [`decode`] takes 22.2 us with three, 22.5 with four
+/// and 23.0 with five. [`append_and_decode`], whose loop is written out once a stage, took 2 to 5 us more with five between the other kernels of a model, though
+/// not alone: its code probably comes from memory each time.
 const OWN_RING: usize = 3;
 /// Steps of a block up to which blocks are not worth sharing a multiprocessor, however few they are.
 const FEW_STEPS: usize = 4;
@@ -61,8 +61,8 @@ const LEAST_PARTS: usize = 4;
 const CLUSTERS: [(usize, usize); 3] = [(8, 15), (4, 30), (2, 66)];
 /// Stages of the ring of a block of [`decode`] in a cluster, which has a multiprocessor for itself.
 const CLUSTER_RING: usize = 5;
-/// Steps of a block up to which clusters that do not fill the device are faster: 4,096 keys of one sequence in 8 parts take 9.0 us, in 16 without
-/// clusters 9.7 (`decode_attention --variants`, H200).
+/// Steps of a block up to which clusters that do not fill the device are taken: 4,096 keys of one sequence in 8 parts take 9.0 us, in 16 without
+/// clusters 9.7, and 16,384 more than without (`decode_attention --variants`, H200); between them nothing was timed.
 const CLUSTER_STEPS: usize = 8;
 /// Keys of a warp of a block in a step.
 const KEYS: usize = 16;
@@ -134,8 +134,8 @@ impl Decode {
         };
         let heads = (tiles * key_heads).max(1);
         let wanted = self.splits.map(at_most);
-        // Blocks of a cluster add their parts a microsecond sooner than those that meet in global memory; but eight are too few for a device that few heads do not fill,
-        // unless they have little to do.
+        // Blocks of a cluster add their parts sooner than those that meet in global memory (0.8 us of 6.3 for 1,024 keys of one sequence in 8 parts); but there are at most eight,
+        // too few where they do not fill the device and have much to do.
         let fits = |&&(blocks, at_once): &&(usize, usize)| {
             let is_wanted = wanted.map_or(blocks <= steps, |wanted| wanted == blocks);
             let is_short = steps.div_ceil(blocks) <= CLUSTER_STEPS;
