@@ -2,6 +2,7 @@
 //! token that is appended in the same launch.
 
 use tile_kernel_examples::devices::devices;
+use tile_kernels::attention::decode_kernel::{self, DecodeParams};
 use tile_kernels::attention::{Batch, Decode, append_and_decode, decode, prefill};
 use tile_kernels::rope::{self, Rope};
 use tile_runtime::prelude::*;
@@ -106,7 +107,7 @@ macro_rules! agrees {
                 let ends = device.tensor(&tables.lengths, [lengths.len()]).unwrap();
                 let batch = Batch { pages: &pages, first: &first, lengths: &ends };
                 let queries = lengths.iter().map(|l| l.0).max().unwrap_or(1);
-                let options = Decode { queries, splits: Some(splits), scale: None, clusters: true };
+                let options = Decode { queries, splits: Some(splits), scale: None };
                 // Poisoned: every element must be written.
                 let poison = vec![$of(f32::NAN); tokens * heads * d];
                 let mut o = device.tensor(&poison, [tokens, heads, d]).unwrap();
@@ -138,8 +139,50 @@ fn bf16_of_grouped_heads_agrees() {
 #[test]
 fn bf16_of_long_parts_agrees() {
     let shape = Shape { heads: 8, key_heads: 8, d: 128, page: 128 };
-    agrees!(bf16, bf16::from_f32, bf16::to_f64, 1.0 / 256.0, shape, [(1, 7000)], [16]);
+    agrees!(bf16, bf16::from_f32, bf16::to_f64, 1.0 / 256.0, shape, [(1, 7000)], [1, 16]);
 }
+
+/// The instances for one query of at most 8 heads a group: parts in global memory, by clusters, of few and of many keys; without keys; a sequence without
+/// queries; and one that is longer than its row of the table, whose keys beyond it are those of page 0.
+#[test]
+fn instances_for_one_query_agree_over_ragged_sequences() {
+    let shape = Shape { heads: 8, key_heads: 2, d: 128, page: 128 };
+    let Shape { heads, key_heads, d, page } = shape;
+    let lengths = [(1, 1500), (1, 0), (0, 77), (1, 1), (1, 128), (1, 129), (1, 12 * 128 + 100)];
+    let mut tables = tables(&lengths, page);
+    let (table, columns) = (tables.pages.clone(), tables.longest - 2);
+    let table: Vec<u32> = table.chunks(tables.longest).flat_map(|row| &row[..columns]).copied().collect();
+    tables.pages.chunks_mut(tables.longest).for_each(|row| row[columns..].fill(0));
+    let tokens = tables.first[lengths.len()] as usize;
+    let cache = tables.count * key_heads * page * d;
+    let [q, k, v] = [(tokens * heads * d, 0), (cache, 1000), (cache, 2000)]
+        .map(|(count, seed)| noise(count, seed).into_iter().map(bf16::from_f32).collect::<Vec<_>>());
+    let wanted = reference([&q, &k, &v], bf16::to_f64, &tables, &lengths, shape);
+    let scale = (std::f64::consts::LOG2_E / (d as f64).sqrt()) as f32;
+    for device in devices() {
+        let q = device.tensor(&q, [tokens, heads, d]).unwrap();
+        let [k, v] = [&k, &v].map(|x| device.tensor(x, [tables.count, key_heads, page, d]).unwrap());
+        let pages = device.tensor(&table, [lengths.len(), columns]).unwrap();
+        let first = device.tensor(&tables.first, [lengths.len() + 1]).unwrap();
+        let ends = device.tensor(&tables.lengths, [lengths.len()]).unwrap();
+        for [stages, splits, cluster] in INSTANCES {
+            let params =
+                DecodeParams { D: d, BN: 16, WARPS: 4, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: 8 };
+            let kernel = decode_kernel::decode::<bf16>::instance(&device, params).unwrap();
+            let poison = vec![bf16::from_f32(f32::NAN); tokens * heads * d];
+            let mut o = device.tensor(&poison, [tokens, heads, d]).unwrap();
+            kernel.launch_on(&device, &q, &k, &v, &pages, &first, &ends, &mut o, scale, 1).unwrap();
+            for (i, (found, wanted)) in o.to_vec().unwrap().into_iter().zip(&wanted).enumerate() {
+                let error = (found.to_f64() - wanted).abs();
+                assert!(error <= 3.0 / 256.0 + 1e-4, "{} {params:?}: {i}: {found} {wanted}", device.label());
+            }
+        }
+    }
+}
+
+/// STAGES, SPLITS and CLUSTER.
+const INSTANCES: [[usize; 3]; 9] =
+    [[2, 1, 1], [2, 2, 1], [3, 4, 1], [3, 16, 1], [2, 32, 1], [2, 8, 1], [5, 2, 2], [5, 4, 4], [5, 8, 8]];
 
 #[test]
 fn f16_of_several_queries_agrees() {
@@ -196,7 +239,7 @@ macro_rules! appends {
             for splits in $splits {
                 let [mut k, mut v] = caches();
                 let mut o = device.tensor(&vec![$of(f32::NAN); count * heads * d], [count, heads, d]).unwrap();
-                let options = Decode { splits: Some(splits), clusters: true, ..Decode::default() };
+                let options = Decode { splits: Some(splits), ..Decode::default() };
                 append_and_decode(&device, &rope, &qkv, [&mut k, &mut v], &pages, &ends, &mut o, options).unwrap();
                 let case = format!("{} {shape:?} {keys:?} {splits}", device.label());
                 assert!(k.to_vec().unwrap() == k_wanted, "keys: {case}");
@@ -231,7 +274,7 @@ fn one_sequence_has_the_bits_it_has_among_eight() {
     let of = |count: usize, seed: usize| noise(count, seed).into_iter().map(bf16::from_f32).collect::<Vec<_>>();
     let each = keys / page + 1;
     let table: Vec<u32> = (0..each as u32).map(|i| i * 3 % each as u32).collect();
-    let options = || Decode { splits: Some(8), clusters: true, ..Decode::default() };
+    let options = || Decode { splits: Some(8), ..Decode::default() };
     for device in devices() {
         let found = [1, 8].map(|count: usize| {
             // Every sequence has the same queries and, in pages of its own, the same keys and values.

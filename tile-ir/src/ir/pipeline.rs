@@ -13,8 +13,8 @@ use super::constant::{is_constant, value};
 use super::effects::{Effect, effects};
 use super::parts::{StmtPart, each};
 use super::{
-    Access, BufferId, ExprId, ExprKind, Kernel, LoopKind, ParamKind, Place, Scope, SpanId, StmtId, StmtKind, TileOp,
-    TileRef, VarId, VarKind,
+    Access, AccessMode, BufferId, ExprId, ExprKind, Kernel, LoopKind, ParamKind, Place, Scope, SpanId, StmtId,
+    StmtKind, TileOp, TileRef, VarId, VarKind,
 };
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -199,7 +199,7 @@ impl<'k> Leading<'k> {
         let kind = &kernel.stmts[stmt].kind;
         let span = kernel.stmts[stmt].span;
         if let StmtKind::Let { var, value: Some(value) } = kind {
-            return (kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value)).then_some(false);
+            return (kernel.vars[*var].kind == VarKind::Let && is_index(kernel, self.index, *value)).then_some(false);
         }
         if let StmtKind::Store { access, value } = kind {
             return self.store(&kernel.accesses[*access], *value, span);
@@ -405,16 +405,59 @@ pub(crate) fn is_read_only(kernel: &Kernel, param: super::ParamId) -> bool {
     matches!(kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. })
 }
 
+/// What a variable among the loads of a pipelined loop over `index` may be: an address, which may be made of elements of shared arrays, too,
+/// that nothing writes from the beginning of the outermost loop around to its end: a table of pages that the block has read.
+pub(crate) fn is_index(kernel: &Kernel, index: VarId, expr: ExprId) -> bool {
+    let mut read = BTreeSet::new();
+    if !is_known(kernel, expr, &mut |buffer| {
+        read.insert(buffer);
+        kernel.buffers[buffer].scope == Scope::Shared
+    }) {
+        return false;
+    }
+    let mut written = false;
+    if !read.is_empty() {
+        // The parts, not the effects: those of a pipelined loop ask what its loads are.
+        let mut touch = |place: Place, mode: AccessMode| {
+            written |= mode != AccessMode::Read && matches!(place, Place::Buffer(buffer) if read.contains(&buffer));
+        };
+        each(kernel, outermost(kernel, index).as_slice(), &mut |stmt| {
+            kernel.stmts[stmt].kind.parts(&mut |part| match part {
+                StmtPart::Element(access, mode) => touch(kernel.accesses[access].place, mode),
+                StmtPart::Tile(tile, mode) => touch(tile.place, mode),
+                StmtPart::Array(buffer, mode) => touch(Place::Buffer(buffer), mode),
+                StmtPart::Value(_) | StmtPart::Constant(_) | StmtPart::Body(_) | StmtPart::Report => {}
+                StmtPart::Binds(_) | StmtPart::Sets(_) => {}
+                StmtPart::BlockCollective | StmtPart::WarpCollective => {}
+                StmtPart::BlockBarrier | StmtPart::WarpBarrier => {}
+            });
+        });
+    }
+    !written
+}
+
 /// Made of constants, dims, scalars, indices, what is named once, and elements of tensors that the kernel does not write, at
 /// such addresses themselves (a table of pages): nothing that an iteration computes.
 pub(crate) fn is_address(kernel: &Kernel, expr: ExprId) -> bool {
+    is_known(kernel, expr, &mut |_| false)
+}
+
+/// [`is_address`], where elements of the arrays that `reads` says yes to are known, too.
+fn is_known(kernel: &Kernel, expr: ExprId, reads: &mut dyn FnMut(BufferId) -> bool) -> bool {
     match &kernel.exprs[expr].kind {
-        ExprKind::Load(_) => is_global_load(kernel, expr),
+        ExprKind::Load(access) => {
+            let Access { place, indices, .. } = &kernel.accesses[*access];
+            let is_known_place = match place {
+                Place::Tensor(param) => is_read_only(kernel, *param),
+                Place::Buffer(buffer) => reads(*buffer),
+            };
+            is_known_place && indices.iter().all(|e| is_known(kernel, *e, reads))
+        }
         ExprKind::Var(var) => kernel.vars[*var].kind != VarKind::Mut,
-        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => is_address(kernel, *a),
-        ExprKind::Binary(_, a, b) => is_address(kernel, *a) && is_address(kernel, *b),
-        ExprKind::Math(_, args) => args.iter().all(|e| is_address(kernel, *e)),
-        ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().all(|e| is_address(kernel, *e)),
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => is_known(kernel, *a, reads),
+        ExprKind::Binary(_, a, b) => is_known(kernel, *a, reads) && is_known(kernel, *b, reads),
+        ExprKind::Math(_, args) => args.iter().all(|e| is_known(kernel, *e, reads)),
+        ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().all(|e| is_known(kernel, *e, reads)),
         _ => true,
     }
 }

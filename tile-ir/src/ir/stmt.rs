@@ -285,6 +285,10 @@ pub enum Schedule {
     Cooperative,
     /// Two groups of warps work on two tiles, one computing while the other stores.
     PingPong,
+    /// Every warp loads and computes, as on devices without TMA, and the loop's body is in the program once: which slot it uses is counted as it
+    /// runs. Other loops without a producer are written out once a stage, which makes slots' addresses constants. Only code that is short,
+    /// or finds the instruction cache cold, gains.
+    Rolled,
 }
 
 /// How warps divide the accumulator of a `gemm`.

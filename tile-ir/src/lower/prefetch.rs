@@ -6,7 +6,8 @@
 //! of independent ones, into shared memory, the commits of their groups, conditions and loops of nothing else, and the registers that they read. Nothing is moved past
 //! an operation that it depends on:
 //!
-//! - what is read of tensors is, above the wait, independent, and written by no operation that was passed, and no array is read;
+//! - what is read of tensors is, above the wait, independent, and written by no operation that was passed; of arrays, nothing is read above the wait, and behind it
+//!   shared ones that occur in no operation that was passed;
 //! - registers that are read are never assigned twice, and are declared above or moved as well;
 //! - the shared arrays that are copied to occur in no operation that was passed;
 //! - copies and commits keep their order, and none passes a barrier, another one that stays or a wait for one.
@@ -39,7 +40,10 @@ impl Builder {
     /// waits. The loads stay in front: they come back first. `above` stands before them.
     pub(super) fn copies_first(&self, above: &[Op], mut ops: Vec<Op>) -> Vec<Op> {
         let first = ops.iter().position(copies).unwrap_or(0);
-        let Some(at) = ops[..first].iter().position(|op| self.stores_what_was_loaded(op)) else { return ops };
+        // Nothing is moved past a barrier: addresses may be read from what was stored before it.
+        let met = ops[..first].iter().rposition(|op| op.kind == OpKind::Barrier).map_or(0, |at| at + 1);
+        let stored = ops[met..first].iter().position(|op| self.stores_what_was_loaded(op));
+        let Some(at) = stored.map(|stored| met + stored) else { return ops };
         let mut loads = false;
         visit::each_access(&self.program, &ops[..at], &mut |space, access| {
             loads |= matches!(space, Space::Global(_)) && access == AccessMode::Read;
@@ -119,9 +123,13 @@ impl Builder {
             })
     }
 
-    /// Whether it is memory of a tensor as the launch found it.
+    /// Whether it is memory of a tensor as the launch found it, or, behind the wait, of a shared array that no passed operation touches.
     fn reads_early(&self, memory: &Memory, passed: &Passed) -> bool {
-        let Space::Global(param) = memory.space else { return false };
+        let param = match memory.space {
+            Space::Global(param) => param,
+            Space::Shared(shared) => return passed.waited && !passed.shared.contains(&shared),
+            Space::Local(_) => return false,
+        };
         let is_independent = self.program.tensors.iter().any(|t| t.param == param && t.independent);
         (is_independent || passed.waited) && !passed.written.contains(&param)
     }

@@ -190,8 +190,9 @@ impl<'a> Lowering<'a> {
             StmtKind::For { var, start, end, kind: LoopKind::Vectorized, body, .. } => {
                 self.vectorized(*var, *start, *end, body);
             }
-            StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, .. }, body } => {
-                self.pipelined(*var, [*start, *end, *step], *stages, body);
+            StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body } => {
+                let rolled = *schedule == Schedule::Rolled;
+                self.pipelined(*var, [*start, *end, *step], *stages, rolled, body);
             }
             StmtKind::For { var, start, end, step, kind, body } => {
                 let (start, end, step) = (self.value(*start), self.value(*end), self.value(*step));

@@ -305,6 +305,7 @@ impl Printer<'_> {
                             Schedule::Auto => "",
                             Schedule::Cooperative => ".schedule(Cooperative)",
                             Schedule::PingPong => ".schedule(PingPong)",
+                            Schedule::Rolled => ".schedule(Rolled)",
                         };
                         format!("pipelined({range}, {}){schedule}", self.expr(*stages))
                     }

@@ -4,7 +4,7 @@
 use super::slots;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::parts::{StmtPart, each};
-use crate::ir::pipeline::{By, Leading, Moving, Split, is_address, is_global_load, split};
+use crate::ir::pipeline::{By, Leading, Moving, Split, is_global_load, is_index, split};
 use crate::ir::{Buffer, BufferId, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, TileOp, VarId, VarKind};
 
 /// Reports pipelined loops that cannot be.
@@ -152,7 +152,7 @@ fn first_compute(kernel: &Kernel, stmt: StmtId, index: VarId, body: &[StmtId]) -
         return inner.iter().find_map(|s| first_compute(kernel, *s, index, body));
     }
     let is_index = matches!(kind, StmtKind::Let { var, value: Some(value) }
-        if kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value));
+        if kernel.vars[*var].kind == VarKind::Let && is_index(kernel, index, *value));
     let is_load = matches!(kind, StmtKind::Store { .. } | StmtKind::Tile(TileOp::Copy { .. }))
         && stray_fill(kernel, stmt, index, body).is_some();
     (!is_index && !is_load).then(|| kernel.stmts[stmt].span)

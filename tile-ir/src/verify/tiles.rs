@@ -4,7 +4,7 @@
 use super::pipeline::{is_tile_pipeline, unsteady};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::parts::{each, loads, parts, roots};
-use crate::ir::pipeline::{is_address, split};
+use crate::ir::pipeline::{is_index, split};
 use crate::ir::{
     AccessId, AccessMode, Buffer, BufferId, ExprId, ExprKind, Kernel, LoopKind, MatrixRef, Place, Scope, SpanId,
     StmtId, StmtKind, StmtPart, TileOp, TileRef, VarId, VarKind,
@@ -327,9 +327,10 @@ fn pipeline(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagno
         let (Place::Tensor(_), Place::Buffer(buffer)) = (src.place, dst.place) else { return None };
         (kernel.buffers[buffer].scope == Scope::Shared).then_some(buffer)
     };
+    let StmtKind::For { var: index, .. } = kernel.stmts[stmt].kind else { return };
     let names_index = |stmt: StmtId| {
         matches!(&kernel.stmts[stmt].kind, StmtKind::Let { var, value: Some(value) }
-            if kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value))
+            if kernel.vars[*var].kind == VarKind::Let && is_index(kernel, index, *value))
     };
     let first = body.iter().position(|s| load(*s).is_none() && !names_index(*s)).unwrap_or(body.len());
     let (leading, rest) = body.split_at(first);
@@ -341,12 +342,10 @@ fn pipeline(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagno
         }
         return all.push(diagnostic);
     }
-    if let StmtKind::For { var, .. } = kernel.stmts[stmt].kind {
-        let split = split(kernel, var, body);
-        // A copy that is not the same in every iteration would be made when it is reached.
-        if let (Some(moving), true) = (split.moving, leading.iter().skip(split.loads).any(|s| load(*s).is_some())) {
-            return all.push(unsteady(kernel, stmt, moving));
-        }
+    let split = split(kernel, index, body);
+    // A copy that is not the same in every iteration would be made when it is reached.
+    if let (Some(moving), true) = (split.moving, leading.iter().skip(split.loads).any(|s| load(*s).is_some())) {
+        return all.push(unsteady(kernel, stmt, moving));
     }
     let mut stray = None;
     each(kernel, rest, &mut |s| {

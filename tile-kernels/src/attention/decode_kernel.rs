@@ -8,9 +8,10 @@ use tile_runtime::prelude::*;
 /// `o = softmax(scale q k^T) v` for the newest tokens of every sequence, over keys and values in pages. `scale` is
 /// log2(e) / sqrt(D).
 ///
-/// A block has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the sequence. Each of its `WARPS`
-/// warps multiplies all rows with `BN` keys of its own of each step, and keeps maximum, sum and result for these; the warps'
-/// results are added at the end, and then those of the parts. Where the `CLUSTER` blocks of a cluster are all the parts, each of them
+/// A block has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the sequence: every `SPLITS`-th step of `WARPS * BN` keys. Each
+/// of its `WARPS` warps multiplies all rows with `BN` keys of its own of each step, and keeps maximum, sum and result for these; the warps'
+/// results are added at the end, and then those of the parts. Where there is one query of at most eight heads, `KEPT` is 8: the other rows repeat the first ones, and nothing is kept of
+/// them. The `CLUSTER` blocks of a cluster are all the parts: each of them
 /// gets what the others have of some of the first `KEPT` rows, there being no others; of a `CLUSTER` of 1, the last of the parts' blocks to be
 /// done adds them all. Both ways add in the same order. Tables may be read before the previous kernel is done, which makes queries, keys and values.
 #[tile_kernel(
@@ -19,11 +20,13 @@ use tile_runtime::prelude::*;
             (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (64, 16, 1, 4), (128, 16, 1, 3)
         ],
         (SPLITS, CLUSTER, KEPT) in [
+            (1, 1, 8), (2, 1, 8), (4, 1, 8), (8, 1, 8), (16, 1, 8), (32, 1, 8),
             (1, 1, 16), (2, 1, 16), (4, 1, 16), (8, 1, 16), (16, 1, 16), (32, 1, 16),
             (2, 2, 8), (2, 2, 16), (4, 4, 8), (4, 4, 16), (8, 8, 8), (8, 8, 16)
         ],
         where (T::BITS == 16) == (WARPS == 4),
-        where T::BITS == 16 || SPLITS == 1 || SPLITS == 8 && CLUSTER == 1,
+        where T::BITS == 16 || KEPT == 16 && (SPLITS == 1 || SPLITS == 8 && CLUSTER == 1),
+        where D == 128 || KEPT == 16 || CLUSTER > 1,
         where WARPS == 1 || D == 64 || (STAGES == 5) == (CLUSTER > 1),
         where WARPS == 1 || STAGES != 3 || SPLITS >= 4
     ),
@@ -60,18 +63,22 @@ pub fn decode<
     let [split, head, z] = blocks([SPLITS, HK, B * tiles]);
     cluster([CLUSTER, 1, 1]);
     let [t] = threads([32 * WARPS]);
-    let sequence = z / tiles;
-    let row = z % tiles * 16;
+    let sequence = if KEPT < 16 { z } else { z / tiles };
+    let row = if KEPT < 16 { 0 } else { z % tiles * 16 };
     let group = H / HK;
     let step_keys = WARPS * BN;
     let from = min(first.masked([sequence]) as usize, S);
     let count = min(first.masked([sequence + 1]) as usize, S) - from;
-    let length = min(lengths.masked([sequence]) as usize, 1 << 30);
-    let share = ceil_div(ceil_div(length, step_keys), SPLITS);
-    let begin = split * share;
-    let end = min(begin + share, ceil_div(length, step_keys));
-    // Asked for beside the queries, which the first keys and values wait for.
-    let first_page = pages.masked([sequence, begin * step_keys / PAGE]) as usize;
+    let length = min(lengths.masked([sequence]) as usize, 1 << 29);
+    // Every SPLITS-th step is the block's, from number `split` on: so which pages its first steps are in does not depend on the length, and is asked for
+    // beside it.
+    let begin = split * step_keys;
+    let apart_keys = SPLITS * step_keys;
+    let turns = min((ceil_div(length, step_keys) + SPLITS - 1 - split) / SPLITS, (1 << 29) / apart_keys);
+    // The pages of so many steps; the next ones' are read as they are reached. Two blocks of 16 rows on a multiprocessor have room for no more.
+    let noted = 16 * WARPS;
+    let mut table = alloc_shared::<u32>([noted]);
+    let page_of_mine = pages.masked([sequence, (begin + t * apart_keys) / PAGE]);
     let mut q_s = alloc_shared::<T>([16 * WARPS, D]); // the rows once for each warp
     let mut k_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut v_s = alloc_shared::<T>([WARPS * BN, D]);
@@ -88,31 +95,39 @@ pub fn decode<
     fill(&mut most, -1e30); // finite: a row may see none of a step's keys
     // Queries are asked for before keys and values, and stored behind what asks for those: nobody waits for them until then.
     let vec = 128 / T::BITS;
-    let pieces = 16 * D / (32 * vec);
-    let mut asked = alloc_local::<T>([pieces, vec]);
-    for e in unroll(0..pieces) {
-        let i = (e * 32 + t % 32) * vec / D;
-        let j = (e * 32 + t % 32) * vec % D;
+    // The block reads each once: the warps' copies are equal, and so are rows a multiple of `KEPT` apart.
+    let at_once = 32 * WARPS * vec / D; // rows
+    let period = max(KEPT, at_once);
+    let mut asked = alloc_local::<T>([period / at_once, vec]);
+    let i = t * vec / D;
+    let j = t * vec % D;
+    for e in unroll(0..period / at_once) {
+        let r = row + (e * at_once + i) % KEPT;
         for x in vectorized(0..vec) {
-            asked[[e, x]] = q.masked([from + (row + i) / group, head * group + (row + i) % group, j + x]);
+            asked[[e, x]] = q.masked([from + r / group, head * group + r % group, j + x]);
         }
     }
-    for e in unroll(0..pieces) {
-        let i = (e * 32 + t % 32) * vec / D;
-        let j = (e * 32 + t % 32) * vec % D;
-        for x in vectorized(0..vec) {
-            q_s[[t / 32 * 16 + i, j + x]] = asked[[e, x]];
+    if t < noted {
+        table[t] = page_of_mine;
+    }
+    sync_threads(); // also keeps ptxas from moving the queries' loads behind the first copies
+    for e in unroll(0..period / at_once) {
+        for repeat in unroll(0..16 * WARPS / period) {
+            for x in vectorized(0..vec) {
+                q_s[[repeat * period + e * at_once + i, j + x]] = asked[[e, x]];
+            }
         }
     }
-    for step in pipelined(begin..end, STAGES).schedule(Cooperative) {
-        let page = if step == begin { first_page } else { pages.masked([sequence, step * step_keys / PAGE]) as usize };
-        copy(k.at([page, head, step * step_keys % PAGE, 0]), &mut k_s);
-        copy(v.at([page, head, step * step_keys % PAGE, 0]), &mut v_s);
+    for turn in pipelined(0..turns, STAGES).schedule(Rolled) {
+        let key = begin + turn * apart_keys;
+        let page = if turn < noted { table[turn] } else { pages.masked([sequence, key / PAGE]) } as usize;
+        copy(k.at([page, head, key % PAGE, 0]), &mut k_s);
+        copy(v.at([page, head, key % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).grouped().clear();
-        if step * step_keys + step_keys + count > length {
+        if key + step_keys + count > length {
             for [r, j] in parallel([16 * WARPS, BN]) {
                 // A query sees the keys up to its own.
-                if step * step_keys + r / 16 * BN + j + count > length + (row + r % 16) / group {
+                if key + (r >> 4) * BN + j + count > length + (row + (r & 15)) / group {
                     scores[[r, j]] = f32::NEG_INFINITY;
                 }
             }
@@ -135,15 +150,16 @@ pub fn decode<
     let mut tops = alloc_shared::<f32>([16 * WARPS]);
     let mut counts = alloc_shared::<f32>([16 * WARPS]);
     let mut results = alloc_shared::<f32>([WARPS * D / 8, KEPT, 8]);
-    let rows = count * group - row; // of the block's, those that are queries
-    let stored = if CLUSTER > 1 { KEPT } else { rows }; // a cluster exchanges whole arrays
+    let rows = min(count * group - row, KEPT); // of the block's, those that are queries
+    let stored = if CLUSTER > 1 || KEPT < 16 { KEPT } else { rows };
+    let added = if CLUSTER > 1 { KEPT } else { rows }; // a cluster exchanges whole arrays
     for [r] in parallel([16 * WARPS]) {
         tops[r] = most[r];
         counts[r] = total[r];
     }
     for [r, j] in parallel([16 * WARPS, D]) {
-        if r % 16 < stored {
-            results[[r / 16 * (D / 8) + j / 8, r % 16, j % 8]] = acc[[r, j]];
+        if r & 15 < stored {
+            results[[(r >> 4) * (D / 8) + (j >> 3), r & 15, j & 7]] = acc[[r, j]];
         }
     }
     let mut mine = alloc_shared::<f32>([CLUSTER, KEPT / CLUSTER, D + 4]);
@@ -154,7 +170,7 @@ pub fn decode<
     let column = chunk * 8 + half * 4;
     for e in unroll(0..ceil_div(KEPT, apart)) {
         let i = e * apart + t / 2 % apart;
-        if i < stored {
+        if i < added {
             let top = largest_of_warps(&tops, i);
             let mut sum = alloc_local::<f32>([4]);
             clear(&mut sum);
@@ -169,10 +185,10 @@ pub fn decode<
                     }
                 }
             } else if SPLITS == 1 {
+                let inverse = if all > 0.0 { 1.0 / all } else { 0.0 };
                 for c in vectorized(0..4) {
-                    let value = if all > 0.0 { sum[c] / all } else { 0.0 };
                     *o.masked_mut([from + (row + i) / group, head * group + (row + i) % group, column + c]) =
-                        value.cast::<T>();
+                        (sum[c] * inverse).cast::<T>();
                 }
             } else {
                 for c in vectorized(0..4) {
@@ -198,10 +214,10 @@ pub fn decode<
                 let mut sum = alloc_local::<f32>([columns]);
                 clear(&mut sum);
                 let all = add_blocks(&theirs, at / D, at % D, &mut sum);
+                let inverse = if all > 0.0 { 1.0 / all } else { 0.0 };
                 for c in vectorized(0..columns) {
-                    let value = if all > 0.0 { sum[c] / all } else { 0.0 };
                     *o.masked_mut([from + (row + i) / group, head * group + (row + i) % group, at % D + c]) =
-                        value.cast::<T>();
+                        (sum[c] * inverse).cast::<T>();
                 }
             }
         }

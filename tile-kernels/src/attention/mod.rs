@@ -32,7 +32,7 @@ use packed_kernel::PackedParams;
 use prefill_kernel::PrefillParams;
 use tile_runtime::dsl::{Float, Half};
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, Target, TensorInput, TensorOutput};
-use tile_runtime::{Error, LaunchError, Tensor, TensorView, TensorViewMut};
+use tile_runtime::{Device, Error, LaunchError, Tensor, TensorView, TensorViewMut};
 
 /// Rows of a block: queries of a sequence times the heads that share one head of keys.
 const ROWS: usize = 16;
@@ -47,9 +47,9 @@ const MULTIPROCESSORS: usize = 132;
 const COUNTERS: usize = 1024;
 /// Stages of the ring of keys and values with which two blocks share a multiprocessor.
 const SHARED_RING: usize = 2;
-/// Stages of a ring with which a block has a multiprocessor for itself. With five, 16,384 keys of one sequence take 23.5 us
-/// alone (26.7 where two blocks share a multiprocessor), but between the other kernels of a model 2 to 5 us more than with three: a loop is written out
-/// once a stage, and its code probably comes from memory each time.
+/// Stages of a ring with which a block has a multiprocessor for itself. For 16,384 keys of one sequence [`decode`] takes 22.2 us with three, 22.5 with four
+/// and 23.0 with five. [`append_and_decode`], whose loop is written out once a stage, took 2 to 5 us more with five between the other kernels of a model, though
+/// not alone: its code probably comes from memory each time.
 const OWN_RING: usize = 3;
 /// Steps of a block up to which blocks are not worth sharing a multiprocessor, however few they are.
 const FEW_STEPS: usize = 4;
@@ -61,6 +61,9 @@ const LEAST_PARTS: usize = 4;
 const CLUSTERS: [(usize, usize); 3] = [(8, 15), (4, 30), (2, 66)];
 /// Stages of the ring of a block of [`decode`] in a cluster, which has a multiprocessor for itself.
 const CLUSTER_RING: usize = 5;
+/// Steps of a block up to which clusters that do not fill the device are taken: 4,096 keys of one sequence in 8 parts take 9.0 us, in 16 without
+/// clusters 9.7, and 16,384 more than without (`decode_attention --variants`, H200); between them nothing was timed.
+const CLUSTER_STEPS: usize = 8;
 /// Keys of a warp of a block in a step.
 const KEYS: usize = 16;
 /// Warps of a block of 16-bit elements.
@@ -90,13 +93,38 @@ pub struct Decode {
     /// 1,024 tiles of 16 rows. Results with different numbers differ by rounding, so whoever wants results that do not depend on how
     /// many sequences there are gives one.
     pub splits: Option<usize>,
-    /// Whether 8, 4 or 2 parts are added across a thread block cluster, through distributed shared memory, where clusters of so many blocks all
-    /// run at once and have few keys. The results of a number of parts are the same. One sequence of 1,024 keys takes 6.9 us instead of 7.5 so on an H100, but results
-    /// have been compared on simulators only: hence nobody gets it without asking.
-    pub clusters: bool,
 }
 
 impl Decode {
+    /// Tiles of 16 rows that the queries of a sequence have, of one head of keys.
+    fn tiles(self, heads: usize, key_heads: usize) -> usize {
+        (self.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS)
+    }
+
+    /// The instance of [`decode_kernel::decode`] that [`decode`] launches on a device for `[H, HK, D]` and tables of `[B, L]` with pages of `PAGE` keys, given as
+    /// `[B, L, PAGE]`: whoever times instances finds the one that is taken so.
+    pub fn params<T: Float>(
+        self,
+        device: &Device,
+        [heads, key_heads, d]: [usize; 3],
+        [sequences, most, page]: [usize; 3],
+    ) -> DecodeParams {
+        let tiles = self.tiles(heads, key_heads);
+        let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
+        let has_clusters = device.supports(Target::Sm90a);
+        let Cut { splits, cluster, ring } =
+            self.cut::<T>(has_clusters, sequences * tiles, key_heads, most * page / (warps * KEYS));
+        // Rows that are kept of a block's 16.
+        let is_half = size_of::<T>() == 2 && heads <= ROWS / 2 * key_heads && self.queries <= 1;
+        let kept = if is_half && (d == 128 || cluster > 1) { ROWS / 2 } else { ROWS };
+        let stages = match (size_of::<T>(), d) {
+            (_, 64) => 4,
+            (2, _) => ring,
+            _ => 3,
+        };
+        DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: kept }
+    }
+
     /// How sequences are cut, for so many tiles of queries, heads of keys, and at most so many steps of keys.
     fn cut<T>(self, has_clusters: bool, tiles: usize, key_heads: usize, steps: usize) -> Cut {
         let all = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
@@ -106,11 +134,12 @@ impl Decode {
         };
         let heads = (tiles * key_heads).max(1);
         let wanted = self.splits.map(at_most);
-        // Blocks of a cluster add their parts two microseconds sooner than those that meet in global memory; but they are at most eight, and begin
-        // together, which costs more where they have many steps.
+        // Blocks of a cluster add their parts sooner than those that meet in global memory (0.8 us of 6.3 for 1,024 keys of one sequence in 8 parts); but there are at most eight,
+        // too few where they do not fill the device and have much to do.
         let fits = |&&(blocks, at_once): &&(usize, usize)| {
             let is_wanted = wanted.map_or(blocks <= steps, |wanted| wanted == blocks);
-            heads <= at_once && is_wanted && steps.div_ceil(blocks) <= FEW_STEPS
+            let is_short = steps.div_ceil(blocks) <= CLUSTER_STEPS;
+            heads <= at_once && is_wanted && (is_short || blocks * heads >= FULL)
         };
         if has_clusters
             && size_of::<T>() == 2
@@ -194,24 +223,8 @@ where
     let [_, heads, d] = shape::<3>(&q.argument());
     let [_, key_heads, page, _] = shape::<4>(&k.argument());
     let [sequences, most] = shape::<2>(&batch.pages.argument());
-    let tiles = (options.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS);
-    let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
-    let has_clusters = options.clusters && on.device().supports(Target::Sm90a);
-    let cut = options.cut::<T>(has_clusters, sequences * tiles, key_heads, most * page / (warps * KEYS));
-    let Cut { splits, cluster, ring } = cut;
-    // Rows that a cluster exchanges.
-    let kept = if cluster > 1 && heads <= ROWS / 2 * key_heads && tiles == 1 && options.queries <= 1 {
-        ROWS / 2
-    } else {
-        ROWS
-    };
-    let stages = match (size_of::<T>(), d) {
-        (_, 64) => 4,
-        (2, _) => ring,
-        _ => 3,
-    };
-    let params =
-        DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: kept };
+    let tiles = options.tiles(heads, key_heads);
+    let params = options.params::<T>(on.device(), [heads, key_heads, d], [sequences, most, page]);
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
     let Batch { pages, first, lengths } = batch;
     let kernel = decode_kernel::decode::<T>::instance(on.device(), params)?;

@@ -350,9 +350,10 @@ pub fn add_parts<T: Float, const SPLITS: usize, const WARPS: usize>(
             }
         }
         if row + e * apart + t * 4 / D < count * group {
+            let inverse = if all > 0.0 { 1.0 / all } else { 0.0 };
             for c in vectorized(0..4) {
-                let value = if all > 0.0 { sum[c] / all } else { 0.0 };
-                *o.masked_mut([from + i / group, head * group + i % group, column + c]) = value.cast::<T>();
+                *o.masked_mut([from + i / group, head * group + i % group, column + c]) =
+                    (sum[c] * inverse).cast::<T>();
             }
         }
     }

@@ -91,7 +91,7 @@ impl<const N: usize> Iterator for PersistentTiles<N> {
 pub struct PipelinedLoop(());
 
 impl PipelinedLoop {
-    /// Who computes while whom, in a loop of [`super::gemm`]s: [`Auto`], [`Cooperative`] or [`PingPong`].
+    /// Who computes while whom, in a loop of [`super::gemm`]s: [`Auto`], [`Cooperative`], [`PingPong`] or [`Rolled`].
     pub fn schedule(self, schedule: impl ScheduleName) -> PipelinedLoop {
         let _ = schedule;
         shadow()
@@ -105,10 +105,10 @@ impl Iterator for PipelinedLoop {
     }
 }
 
-/// A schedule of a pipelined loop: `Auto`, `Cooperative`, `PingPong`.
+/// A schedule of a pipelined loop: `Auto`, `Cooperative`, `PingPong`, `Rolled`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a schedule of a pipelined loop",
-    label = "expected `Auto`, `Cooperative` or `PingPong`"
+    label = "expected `Auto`, `Cooperative`, `PingPong` or `Rolled`"
 )]
 pub trait ScheduleName {}
 
@@ -118,7 +118,7 @@ pub struct AutoChoice(());
 impl ScheduleName for AutoChoice {}
 impl super::array::SwizzleName for AutoChoice {}
 
-/// The type of [`Cooperative`] and [`PingPong`].
+/// The type of [`Cooperative`], [`PingPong`] and [`Rolled`].
 #[derive(Clone, Copy)]
 pub struct ScheduleChoice(());
 impl ScheduleName for ScheduleChoice {}
@@ -132,6 +132,9 @@ pub const Cooperative: ScheduleChoice = ScheduleChoice(());
 /// Two groups of warps work on two tiles: one computes while the other stores.
 #[allow(non_upper_case_globals)]
 pub const PingPong: ScheduleChoice = ScheduleChoice(());
+/// Every warp loads and computes, and the loop's body is in the program once, not once a stage.
+#[allow(non_upper_case_globals)]
+pub const Rolled: ScheduleChoice = ScheduleChoice(());
 
 /// A loop whose execution can be steered.
 pub struct SerialLoop(());

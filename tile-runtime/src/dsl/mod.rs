@@ -48,8 +48,8 @@ pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};
 pub use gemm::{FullCol, FullRow, GemmRequest, LeftMatrix, RightMatrix, Square, Transposed, WarpPolicyName, gemm};
 pub use grid::{blocks, cluster, threads, use_swizzle};
 pub use loops::{
-    Auto, AutoChoice, Cooperative, LoopIndices, LoopRange, PersistentTiles, PingPong, PipelinedLoop, ScheduleChoice,
-    ScheduleName, SerialLoop, parallel, persistent, pipelined, serial, unroll, vectorized,
+    Auto, AutoChoice, Cooperative, LoopIndices, LoopRange, PersistentTiles, PingPong, PipelinedLoop, Rolled,
+    ScheduleChoice, ScheduleName, SerialLoop, parallel, persistent, pipelined, serial, unroll, vectorized,
 };
 pub use math::{
     Ordered, abs, ceil, ceil_div, cos, count_ones, exp, exp2, floor, fma, is_nan, leading_zeros, log, max, min, mul_hi,

@@ -117,6 +117,7 @@ impl Parser {
                     ("Auto", Schedule::Auto),
                     ("Cooperative", Schedule::Cooperative),
                     ("PingPong", Schedule::PingPong),
+                    ("Rolled", Schedule::Rolled),
                 ];
                 match self.word(&call.args[0], &words, "the schedule of a pipelined loop") {
                     Some(found) => schedule = found,

@@ -2,7 +2,8 @@
 
 use super::touch::Kind;
 use super::{Here, Run, UNKNOWN, Values};
-use crate::ir::{BoundKernel, Effect, ExprId, ExprKind, ReduceSource, StmtId, StmtKind, VarId, effects};
+use crate::ir::parts::{each, parts, roots};
+use crate::ir::{BoundKernel, Effect, ExprId, ExprKind, Place, ReduceSource, StmtId, StmtKind, VarId, effects};
 use std::collections::BTreeSet;
 
 /// Values one thread may compute, all threads and statements together.
@@ -181,7 +182,10 @@ impl Run<'_> {
             self.work += 1;
             let (loads, rest) = body.split_at(self.pipelined.get(&stmt).copied().unwrap_or(0));
             if !loads.is_empty() {
-                self.cells.clear();
+                // Addresses that are read from shared arrays are read before the loop, by no barrier of its own.
+                if *round != Some(0) || !reads_arrays(kernel, loads) {
+                    self.cells.clear();
+                }
                 self.block(loads, &mask);
                 self.cells.clear();
             }
@@ -226,6 +230,19 @@ impl Run<'_> {
             _ => {}
         }
     }
+}
+
+/// Whether some statements' expressions read elements of arrays.
+fn reads_arrays(kernel: &BoundKernel, body: &[StmtId]) -> bool {
+    let mut found = false;
+    each(kernel, body, &mut |stmt| {
+        for root in roots(kernel, stmt) {
+            parts(kernel, root, &mut |kind| {
+                found |= matches!(kind, ExprKind::Load(access) if matches!(kernel.accesses[*access].place, Place::Buffer(_)));
+            });
+        }
+    });
+    found
 }
 
 /// Whether the threads that differ in one index alone are of several warps.

@@ -3,6 +3,7 @@
 //! Joined where paths meet, carried round loops until nothing changes. Where an access meets an earlier one that the compiler
 //! orders it after, the walk either inserts a barrier, or says that one is missing.
 
+use crate::ir::parts::{each, roots};
 use crate::ir::pipeline::{SharedLoads, shared_loads};
 use crate::ir::{
     AccessId, AccessMode, BoundKernel, BufferId, ExprId, ExprKind, LoopKind, Place, ReduceSource, StmtId, StmtKind,
@@ -138,7 +139,11 @@ impl<'k> Walk<'k> {
             StmtKind::For { start, end, step, body, .. } => {
                 [start, end, step].into_iter().for_each(|e| self.expr(*e, pending));
                 let Some(loads) = self.pipelined.get(&stmt) else { return self.round(stmt, body, pending) };
-                let (buffers, stages) = (loads.buffers.clone(), loads.stages);
+                let (buffers, stages, leading) = (loads.buffers.clone(), loads.stages, loads.leading);
+                // The first loads are issued before the loop: what their addresses are read from is there by then.
+                each(kernel, &body[..leading], &mut |load| {
+                    roots(kernel, load).into_iter().for_each(|e| self.expr(e, pending));
+                });
                 buffers.iter().for_each(|b| self.touch(Place::Buffer(*b), TILE_WRITE, pending));
                 let around = self.loaded.len();
                 self.loaded.extend(&buffers);

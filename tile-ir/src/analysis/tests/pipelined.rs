@@ -23,6 +23,58 @@ fn single_elements_need_no_barrier_of_the_author() {
     }
 }
 
+/// A kernel whose loop's loads are at places that are read from `table`, which `fill` fills and `more`, at the body's end, may change.
+fn by_table(fill: &str, more: &str) -> String {
+    format!(
+        "kernel k(w: &Tensor<f32, (P, K)>, places: &Tensor<u32, (Fixed<64>,)>) {{
+            let [row] = blocks([4]);
+            let [t] = threads([64]);
+            let mut ws = alloc_shared::<f32>([64]);
+            let mut table = alloc_shared::<u32>([64]);
+            {fill}
+            for c in pipelined(0..64, 3) {{
+                let place: usize = table[c].cast::<usize>();
+                ws[t] = w.masked([place, t]);
+                let mut value: f32 = ws[63 - t];
+                {more}
+            }}
+        }}"
+    )
+}
+
+#[test]
+fn addresses_may_come_from_a_shared_array() {
+    let analysis = clean(&by_table("table[t] = places[t]; sync_threads();", ""));
+    let forms: Vec<_> = analysis.shared_loads.values().cloned().collect();
+    assert_eq!(forms, [SharedLoad::Asynchronous { width: 1 }], "they are loads, and ahead");
+    assert!(analysis.barriers_before.is_empty(), "the author's barrier is enough");
+    // What a `parallel` loop has filled is ordered by the compiler, once.
+    let analysis = clean(&by_table("for [i] in parallel([64]) { table[i] = places[i]; }", ""));
+    assert_eq!(analysis.barriers_before.len(), 1);
+}
+
+#[test]
+fn addresses_from_a_shared_array_are_there_before_the_loop() {
+    fails(
+        &by_table("table[t] = places[t];", ""),
+        expect![[r#"
+        [TK0401] data race on shared `table`
+          at: thread 0 writes table[0] (line 6), thread 1 reads table[0] (line 8), no barrier between
+          label: thread 0 writes it here
+          help: insert `sync_threads();` before line 7
+    "#]],
+    );
+}
+
+#[test]
+fn an_array_that_the_loop_writes_gives_no_addresses_ahead() {
+    let analysis = run(&by_table(
+        "table[t] = places[t]; sync_threads();",
+        "sync_threads(); table[t] = c.cast::<u32>(); sync_threads();",
+    ));
+    assert!(analysis.shared_loads.is_empty(), "nothing is loaded ahead");
+}
+
 #[test]
 fn two_threads_may_not_load_the_same_element() {
     fails(

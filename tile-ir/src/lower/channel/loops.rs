@@ -58,6 +58,10 @@ impl Search<'_> {
         if let StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body } = kind
             && let Some(loads) = self.loads(stmt, *var, body)?
         {
+            if *schedule == Schedule::Rolled {
+                let text = "`.schedule(Rolled)`: every warp loads and computes";
+                return Err(Reason::new(text, kernel.stmts[stmt].span));
+            }
             let stages = constant(kernel, *stages).unwrap_or(1).max(1);
             let range = [*start, *end, *step];
             self.found.push(Loop { stmt, var: *var, range, stages: Some(stages), schedule: *schedule, loads });

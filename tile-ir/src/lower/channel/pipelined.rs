@@ -10,6 +10,9 @@
 //! The barrier of that wait tells as well that every thread has left the iteration before, whose slot is the one that is filled next:
 //! slots need no other release. With one stage an iteration's own loads are issued, awaited, used, and their slot released.
 //!
+//! `.schedule(Rolled)`: the loop is there once, and counts which slot it is at, where only shared arrays are loaded: the copies of a per-thread array are
+//! registers, whose numbers an instruction cannot compute.
+//!
 //! Loads that no asynchronous copy can make are staged in registers ([`registers`](super::registers)): an iteration begins by loading what
 //! the next one uses, and ends by storing it to the slot that is not read meanwhile. One barrier an iteration is enough:
 //!
@@ -53,8 +56,34 @@ struct Pipeline<'k> {
     stages: u32,
 }
 
+/// A slot of the ring.
+#[derive(Clone, Copy)]
+enum Slot {
+    /// The number is known where the loop is written out.
+    Fixed(u32),
+    /// A rolled loop counts it.
+    Counted(RegId),
+}
+
+impl Pipeline<'_> {
+    /// The slot that the iteration on slot 0 fills.
+    fn filled(&self) -> u32 {
+        match self.transport {
+            Transport::Registers(_) => 1,
+            Transport::OwnArrays | Transport::Stores | Transport::AsyncCopies => self.stages - 1,
+        }
+    }
+}
+
 impl<'a> Lowering<'a> {
-    pub(in crate::lower) fn pipelined(&mut self, var: VarId, range: [ExprId; 3], stages: ExprId, body: &'a [StmtId]) {
+    pub(in crate::lower) fn pipelined(
+        &mut self,
+        var: VarId,
+        range: [ExprId; 3],
+        stages: ExprId,
+        rolled: bool,
+        body: &'a [StmtId],
+    ) {
         let kernel = self.kernel;
         let stages = class::depth(kernel, stages);
         let split = split(kernel, var, body);
@@ -79,21 +108,42 @@ impl<'a> Lowering<'a> {
         self.remark_stages(&pipeline);
         self.fill_slots(&pipeline, start);
         let reg = self.reg(&name, ty, false);
+        if rolled && pipeline.copies.is_empty() {
+            return self.rolled(&pipeline, reg, start);
+        }
         let stride = self.eval(Term::from(stages) * step);
         self.loop_over(reg, [start, end, stride], unroll, |l| {
-            l.iteration(&pipeline, reg, 0);
+            let slots = |slot| [slot, (slot + pipeline.filled()) % stages].map(Slot::Fixed);
+            l.iteration(&pipeline, reg, slots(0));
             for slot in 1..stages {
                 let first = l.read(reg);
                 let index = l.ahead(&pipeline, first, slot);
                 l.when(index.below(end), |l| {
                     let own = l.reg(&name, ty, false);
                     l.define(own, index);
-                    l.iteration(&pipeline, own, slot);
+                    l.iteration(&pipeline, own, slots(slot));
                 });
             }
         });
-        self.select(&pipeline, 0);
+        self.select(&pipeline, Slot::Fixed(0));
         self.vars[var] = None;
+    }
+
+    /// The loop, once: a register holds the slot of the iteration, another one the slot that is filled.
+    fn rolled(&mut self, pipeline: &Pipeline<'a>, reg: RegId, start: ValueId) {
+        let stages = pipeline.stages;
+        let [slot, filled] = ["slot", "filled"].map(|name| self.reg(name, ValueType::Index, true));
+        self.define(slot, 0);
+        self.define(filled, pipeline.filled());
+        self.loop_over(reg, [start, pipeline.end, pipeline.step], Unroll::By(1), |l| {
+            l.iteration(pipeline, reg, [slot, filled].map(Slot::Counted));
+            for counted in [slot, filled] {
+                l.set(counted, counted + 1);
+                l.when(counted.equals(stages), |l| l.set(counted, 0));
+            }
+        });
+        self.select(pipeline, Slot::Fixed(0));
+        self.vars[pipeline.var] = None;
     }
 
     /// One stage: load, await, compute, release, where the slot is filled `again`.
@@ -186,12 +236,18 @@ impl<'a> Lowering<'a> {
     }
 
     /// Makes the arrays stand for their slots `slot`.
-    fn select(&mut self, pipeline: &Pipeline<'_>, slot: u32) {
+    fn select(&mut self, pipeline: &Pipeline<'_>, slot: Slot) {
         for (buffer, copies) in &pipeline.copies {
-            self.locals[*buffer] = copies.get(slot as usize).copied();
+            self.locals[*buffer] = match slot {
+                Slot::Fixed(slot) => copies.get(slot as usize).copied(),
+                Slot::Counted(_) => None,
+            };
         }
         for (buffer, elements) in &pipeline.shared {
-            let first = self.int(i64::from(slot) * i64::from(*elements));
+            let first = match slot {
+                Slot::Fixed(slot) => self.int(i64::from(slot) * i64::from(*elements)),
+                Slot::Counted(slot) => self.eval(slot * *elements),
+            };
             self.slots[*buffer] = Some(first);
         }
     }
@@ -208,7 +264,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The loads of iteration `index`, if there is such an iteration, into the slots `slot`.
-    fn issue(&mut self, pipeline: &Pipeline<'a>, index: ValueId, slot: u32) {
+    fn issue(&mut self, pipeline: &Pipeline<'a>, index: ValueId, slot: Slot) {
         let (var, loads) = (pipeline.var, &pipeline.body[..pipeline.split.loads]);
         self.when(index.below(pipeline.end), |l| {
             l.select(pipeline, slot);
@@ -227,21 +283,21 @@ impl<'a> Lowering<'a> {
             let loads = &pipeline.body[..pipeline.split.loads];
             self.when(start.below(pipeline.end), |l| {
                 l.move_held(pipeline.var, start, loads, held, Way::Load);
-                l.select(pipeline, 0);
+                l.select(pipeline, Slot::Fixed(0));
                 l.move_held(pipeline.var, start, loads, held, Way::Store);
             });
             return self.await_slot(&pipeline.transport, 0);
         }
         for ahead in 0..pipeline.stages - 1 {
             let index = self.ahead(pipeline, start, ahead);
-            self.issue(pipeline, index, ahead);
+            self.issue(pipeline, index, Slot::Fixed(ahead));
         }
     }
 
-    /// One iteration on the slots `slot`.
-    fn iteration(&mut self, pipeline: &Pipeline<'a>, index: RegId, slot: u32) {
+    /// One iteration on the slots `slot`, which fills the slots `filled` of a later one.
+    fn iteration(&mut self, pipeline: &Pipeline<'a>, index: RegId, [slot, filled]: [Slot; 2]) {
         if let Transport::Registers(held) = &pipeline.transport {
-            return self.held_iteration(pipeline, held, index, slot);
+            return self.held_iteration(pipeline, held, index, [slot, filled]);
         }
         let (own, span) = (pipeline.split.own, self.span);
         self.begin(pipeline, index, slot);
@@ -250,13 +306,13 @@ impl<'a> Lowering<'a> {
         self.await_slot(&pipeline.transport, pipeline.stages - 2);
         let later = self.read(index);
         let later = self.ahead(pipeline, later, pipeline.stages - 1);
-        self.issue(pipeline, later, (slot + pipeline.stages - 1) % pipeline.stages);
+        self.issue(pipeline, later, filled);
         self.select(pipeline, slot);
         self.block(&pipeline.body[own..]);
     }
 
     /// One iteration, at whose start the next one's elements are loaded into registers, and at whose end they are stored.
-    fn held_iteration(&mut self, pipeline: &Pipeline<'a>, held: &[Held], index: RegId, slot: u32) {
+    fn held_iteration(&mut self, pipeline: &Pipeline<'a>, held: &[Held], index: RegId, [slot, filled]: [Slot; 2]) {
         let (var, span) = (pipeline.var, self.span);
         let (loads, rest) = pipeline.body.split_at(pipeline.split.loads);
         let next = self.read(index);
@@ -267,13 +323,13 @@ impl<'a> Lowering<'a> {
         self.begin(pipeline, index, slot);
         self.block(rest);
         self.span = span;
-        self.select(pipeline, (slot + 1) % pipeline.stages);
+        self.select(pipeline, filled);
         self.when(more, |l| l.move_held(var, next, loads, held, Way::Store));
         self.await_slot(&pipeline.transport, 0);
     }
 
     /// Begins an iteration: the loop's index and its arrays are those of it, and so are the indices that its work shares with the loads.
-    fn begin(&mut self, pipeline: &Pipeline<'a>, index: RegId, slot: u32) {
+    fn begin(&mut self, pipeline: &Pipeline<'a>, index: RegId, slot: Slot) {
         self.select(pipeline, slot);
         self.vars[pipeline.var] = Some(Binding::Reg(index));
         let (before, rest) = pipeline.body.split_at(pipeline.split.loads);

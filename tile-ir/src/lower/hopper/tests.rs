@@ -68,6 +68,7 @@ fn gemm(g: &Gemm) -> Kernel {
         Schedule::Auto => "",
         Schedule::Cooperative => ".schedule(Cooperative)",
         Schedule::PingPong => ".schedule(PingPong)",
+        Schedule::Rolled => ".schedule(Rolled)",
     };
     parsed(&format!(
         "{dependent}

@@ -301,7 +301,8 @@ impl Planner<'_> {
             }
         };
         match first.schedule {
-            Schedule::Cooperative => Ok(1),
+            // A producer goes round no rolled loop: `loops` says so.
+            Schedule::Cooperative | Schedule::Rolled => Ok(1),
             Schedule::PingPong => turns(),
             // Ping-pong where one warpgroup has a tile so large that storing it takes a while.
             Schedule::Auto if self.largest_fragment() >= TURNS_FROM => Ok(turns().unwrap_or(1)),

@@ -306,7 +306,11 @@ impl<'t> Parser<'t> {
             self.cursor.next();
             self.cursor.next();
             self.cursor.expect("(")?;
-            let schedules = [("Cooperative", Schedule::Cooperative), ("PingPong", Schedule::PingPong)];
+            let schedules = [
+                ("Cooperative", Schedule::Cooperative),
+                ("PingPong", Schedule::PingPong),
+                ("Rolled", Schedule::Rolled),
+            ];
             let schedule = self.one_of("a schedule", &schedules)?;
             self.cursor.expect(")")?;
             return Ok((range, LoopKind::Pipelined { stages, schedule }));
