@@ -430,8 +430,8 @@ mod tests {
         let error = |text: &str| Case::read(text).unwrap_err().to_string();
         assert_eq!(
             error("// about\n// passes: sing\n"),
-            "2:1: there is no pass `sing`; there are bind, check, schedule, walk, padding, dependent, place, lower, verify, \
-             emit"
+            "2:1: there is no pass `sing`; there are bind, check, schedule, walk, padding, dependent, peel, place, lower, \
+             verify, emit"
         );
         assert_eq!(error("// passes: lower, bind"), "1:1: `bind` runs before `lower`");
         assert_eq!(error("// target: sm_20"), "1:1: there is no target `sm_20`");
