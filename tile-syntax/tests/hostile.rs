@@ -1448,7 +1448,7 @@ fn a_tile_wider_than_its_tensor(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,
         args: || vec![f32s([9, 3], |i| i as f32), f32s([9, 3], |_| 0.0)],
     },
     Case {
-        end: "TK0604, agree",
+        end: "agree",
         kernel: r#"#[tile_kernel(partial(y))]
 fn blocks_of_a_product_of_dims(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>) {
     let [b] = blocks([M * N]);
