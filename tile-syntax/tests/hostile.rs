@@ -1447,6 +1447,33 @@ fn a_tile_wider_than_its_tensor(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,
 }"#,
         args: || vec![f32s([9, 3], |i| i as f32), f32s([9, 3], |_| 0.0)],
     },
+    // Rows whose numbers come from shared memory, of which some are far beyond the tensor: they are zeros.
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel]
+fn rows_by_a_table_in_shared_memory(x: &Tensor<f32, (P, Fixed<32>)>, places: &Tensor<u32, (Fixed<64>,)>, y: &mut Tensor<f32, (Fixed<64>,)>) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let mut table = alloc_shared::<u32>([64]);
+    let mut s = alloc_shared::<f32>([1, 32]);
+    table[t] = places[t];
+    sync_threads();
+    let mut sum = 0.0f32;
+    for c in pipelined(0..64, 3).schedule(Rolled) {
+        let place = table[c] as usize;
+        copy(x.at([place, 0]), &mut s);
+        sum += s[[0, t % 32]];
+    }
+    y[t] = sum;
+}"#,
+        args: || {
+            vec![
+                f32s([5, 32], |i| i as f32),
+                tensor(Dtype::U32, [64], |i| if i % 3 == 0 { 4_294_967_295.0 } else { (i % 9) as f32 }),
+                f32s([64], |_| 0.0),
+            ]
+        },
+    },
     Case {
         end: "agree",
         kernel: r#"#[tile_kernel(partial(y))]
