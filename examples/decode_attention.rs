@@ -185,7 +185,7 @@ impl Row {
         let work = || -> Result<()> {
             let mut o = device.zeros::<bf16, 3>([self.batch, HEADS, D])?;
             while let Some(&params) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                // The same error comes below.
+                // An instance that cannot be compiled fails again in the loop below, which prints why.
                 let _ = self.launch(device, device, 0, &self.lengths, &mut o, params);
             }
             Ok(())

@@ -60,7 +60,9 @@ impl Builder {
     /// A loop as two, behind what says where the second one begins; `None` where it stays one.
     fn two_loops(&mut self, kind: &OpKind) -> Option<Vec<Op>> {
         let OpKind::For { reg, start, end, step, unroll, body } = kind else { return None };
-        if self.program.values[*step].kind.as_int() != Some(1) || !multiplies(body) {
+        // A bound in 64 bits need not fit the register that holds where the second loop begins.
+        let is_narrow = [start, end].iter().all(|bound| self.program.values[**bound].ty == ValueType::Index);
+        if self.program.values[*step].kind.as_int() != Some(1) || !is_narrow || !multiplies(body) {
             return None;
         }
         let (at, from) = body.iter().enumerate().find_map(|(at, op)| {
@@ -144,7 +146,8 @@ impl Builder {
     }
 }
 
-/// `scale * i + least > bound`, or from `least` on where the condition has an equals sign: the index from which on it holds is `(bound - least) / scale + 1`.
+/// A condition `scale * i + d > bound`, of which `least` is `d`, or `scale * i + d >= bound`, of which it is `d + 1`: it holds from index
+/// `(bound - least) / scale + 1` on, and from 0 on where `bound < least`.
 struct Threshold {
     bound: ValueId,
     scale: i64,
