@@ -10,9 +10,9 @@ pub fn silu(x: f32) -> f32 {
     x * fast::recip(1.0 + fast::exp(-x))
 }
 
-/// `y[i, j] = silu(gate_up[i, j]) * gate_up[i, I + j]` of a row: each of 256 threads has `VECS` vectors of it.
+/// `y[i, j] = silu(gate_up[i, j]) * gate_up[i, I + j]` of a row: each of a block's `THREADS` threads has `VECS` vectors of it.
 #[tile_fn(uses(silu))]
-pub fn gated_row<T: Float, const VEC: usize, const VECS: usize>(
+pub fn gated_row<T: Float, const VEC: usize, const VECS: usize, const THREADS: usize>(
     y: &mut Tensor<T, (M, I)>,
     gate_up: &Tensor<T, (M, WIDTH)>,
     row: usize,
@@ -22,14 +22,14 @@ pub fn gated_row<T: Float, const VEC: usize, const VECS: usize>(
     let mut gate = alloc_local::<T>([VECS, VEC]);
     let mut up = alloc_local::<T>([VECS, VEC]);
     for u in unroll(0..VECS) {
-        let first = ((block * VECS + u) * 256 + t) * VEC;
+        let first = ((block * VECS + u) * THREADS + t) * VEC;
         for v in vectorized(0..VEC) {
             gate[[u, v]] = gate_up.masked([row, first + v]);
             up[[u, v]] = gate_up.masked([row, I + first + v]);
         }
     }
     for u in unroll(0..VECS) {
-        let first = ((block * VECS + u) * 256 + t) * VEC;
+        let first = ((block * VECS + u) * THREADS + t) * VEC;
         for v in unroll(0..VEC) {
             gate[[u, v]] = (silu(gate[[u, v]].cast::<f32>()) * up[[u, v]].cast::<f32>()).cast::<T>();
         }
@@ -41,19 +41,22 @@ pub fn gated_row<T: Float, const VEC: usize, const VECS: usize>(
 
 /// [`gated_row`] of every row, the blocks of a row one after the other: for few elements, whose launch is most of the time.
 #[tile_kernel(
-    instances((VEC, VECS) in [(8, 1), (4, 1), (1, 2)], where VEC * T::BITS == 128 || VEC == 1),
+    instances(
+        (VEC, VECS, THREADS) in [(8, 1, 256), (4, 1, 256), (1, 2, 256), (4, 1, 128), (2, 1, 128)],
+        where VEC == 1 || VEC * T::BITS * 2 == THREADS // 16 bytes for each of 256 threads, or 8 for each of 128
+    ),
     require(I % VEC == 0),
     stream(gate_up, y),
     pdl(independent = [], trigger = AtStart),
     uses(gated_row)
 )]
-pub fn swiglu_rows<T: Float, const VEC: usize, const VECS: usize>(
+pub fn swiglu_rows<T: Float, const VEC: usize, const VECS: usize, const THREADS: usize>(
     y: &mut Tensor<T, (M, I)>,
     gate_up: &Tensor<T, (M, Extent<{ 2 * I }>)>,
 ) {
-    let [row, block] = blocks([M, ceil_div(I, VECS * 256 * VEC)]);
-    let [t] = threads([256]);
-    gated_row::<T, VEC, VECS>(y, gate_up, row, block, t);
+    let [row, block] = blocks([M, ceil_div(I, VECS * THREADS * VEC)]);
+    let [t] = threads([THREADS]);
+    gated_row::<T, VEC, VECS, THREADS>(y, gate_up, row, block, t);
 }
 
 /// [`gated_row`] of every row, the blocks of a row side by side, so that those that run at one time read whole rows: 4,096 rows of 14,336 elements of
@@ -72,7 +75,7 @@ pub fn swiglu_many_rows<T: Float, const VEC: usize, const VECS: usize>(
     let [block, first] = blocks([ceil_div(I, VECS * 256 * VEC), min(M, 65535)]);
     let [t] = threads([256]);
     for row in (first..M).step_by(65535) {
-        gated_row::<T, VEC, VECS>(y, gate_up, row, block, t);
+        gated_row::<T, VEC, VECS, 256>(y, gate_up, row, block, t);
     }
 }
 
@@ -94,9 +97,14 @@ pub fn swiglu<T: Float>(
     let [rows, columns] = extents(&y.argument());
     let vec = widest::<T>(&[gate_up.argument(), y.argument()]);
     let vecs = if vec > 1 { 1 } else { 2 };
+    let elements = rows.saturating_mul(columns);
     // As many elements as blocks of two vectors a thread that run at once.
-    if rows.saturating_mul(columns) <= 132 * 2048 * vec {
-        let params = SwigluRowsParams { VEC: vec, VECS: vecs };
+    if elements <= 132 * 2048 * vec {
+        // Where every multiprocessor has room for a block of half as long vectors, those take less time.
+        let params = match vec > 1 && elements <= 132 * 128 * vec / 2 {
+            true => SwigluRowsParams { VEC: vec / 2, VECS: vecs, THREADS: 128 },
+            false => SwigluRowsParams { VEC: vec, VECS: vecs, THREADS: 256 },
+        };
         return swiglu_rows::<T>::instance(on.device(), params)?.launch_on(on, y, gate_up);
     }
     let params = SwigluManyRowsParams { VEC: vec, VECS: vecs };

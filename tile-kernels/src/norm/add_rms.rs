@@ -13,7 +13,8 @@ use tile_runtime::prelude::*;
     ),
     require(N % VEC == 0),
     require(N <= 32 * WARPS * VECS * VEC),
-    pdl(independent = [weight]),
+    stream(x, residual, y),
+    pdl(independent = []),
     uses(row_sum)
 )]
 pub fn add_rms_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const ROWS: usize, const VEC: usize>(
@@ -31,15 +32,16 @@ pub fn add_rms_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const 
     let mut b = alloc_local::<T>([VECS, VEC]);
     for s in unroll(0..VECS) {
         for v in vectorized(0..VEC) {
-            w[[s, v]] = weight.masked([(s * 32 * WARPS + t) * VEC + v]);
-        }
-    }
-    for s in unroll(0..VECS) {
-        for v in vectorized(0..VEC) {
             a[[s, v]] = x.masked([row, (s * 32 * WARPS + t) * VEC + v]);
             b[[s, v]] = residual.masked([row, (s * 32 * WARPS + t) * VEC + v]);
         }
     }
+    for s in unroll(0..VECS) {
+        for v in vectorized(0..VEC) {
+            w[[s, v]] = weight.masked([(s * 32 * WARPS + t) * VEC + v]);
+        }
+    }
+    let share = 1.0 / N as f32; // while loads are in flight
     let mut squares = 0.0f32;
     for s in unroll(0..VECS) {
         for v in unroll(0..VEC) {
@@ -51,7 +53,7 @@ pub fn add_rms_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const 
         }
     }
     let total = row_sum::<WARPS>(squares, t);
-    let scale = rsqrt(total / N as f32 + epsilon);
+    let scale = rsqrt(total * share + epsilon);
     for s in unroll(0..VECS) {
         for v in unroll(0..VEC) {
             a[[s, v]] = (a[[s, v]].cast::<f32>() * scale * w[[s, v]].cast::<f32>()).cast::<T>();

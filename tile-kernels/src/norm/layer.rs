@@ -1,22 +1,39 @@
 //! LayerNorm: `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`.
 
-use crate::reduce::row_sum;
+use crate::reduce::row_sums;
 use tile_runtime::prelude::*;
+
+/// The mean of the row's first `VEC` elements.
+///
+/// The variance is computed as the mean square of differences from it less the square of their mean. Since those elements are among the row's, that
+/// square is at most `N / VEC` times the variance, and so is the loss: the variance is right to about `N / VEC` ulp of f32, however far from 0 the row is.
+#[tile_fn]
+fn origin_of_row<T: Float, const VEC: usize>(x: &Tensor<T, (M, N)>, row: usize) -> f32 {
+    let mut first = alloc_local::<T>([VEC]);
+    for v in vectorized(0..VEC) {
+        first[v] = x.masked([row, v]);
+    }
+    let mut sum = 0.0f32;
+    for v in unroll(0..VEC) {
+        sum += first[v].cast::<f32>();
+    }
+    sum / VEC as f32
+}
 
 /// LayerNorm of rows that stay in registers; threads share rows as in [`rms_norm_rows`](struct@super::rms::rms_norm_rows).
 ///
-/// The variance is the mean of squared differences from the mean, computed after it: exact where `mean(x^2) - mean(x)^2` cancels.
+/// Mean and variance take one exchange between threads: they are those of differences from [`origin_of_row`].
 #[tile_kernel(
     instances(
-        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 2), (4, 2, 1), (4, 4, 1), (16, 2, 1)],
+        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 2), (4, 2, 1), (8, 2, 1), (16, 2, 1)],
         VEC in [8, 4],
         where VEC * T::BITS == 128
     ),
     require(N % VEC == 0),
     require(N <= 32 * WARPS * VECS * VEC),
     stream(x, y),
-    pdl(independent = [weight, bias]),
-    uses(row_sum)
+    pdl(independent = []),
+    uses(origin_of_row, row_sums)
 )]
 pub fn layer_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const ROWS: usize, const VEC: usize>(
     x: &Tensor<T, (M, N)>,
@@ -33,37 +50,34 @@ pub fn layer_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const RO
     let mut a = alloc_local::<T>([VECS, VEC]);
     for s in unroll(0..VECS) {
         for v in vectorized(0..VEC) {
+            a[[s, v]] = x.masked([row, (s * 32 * WARPS + t) * VEC + v]);
+        }
+    }
+    let origin = origin_of_row::<T, VEC>(x, row);
+    for s in unroll(0..VECS) {
+        for v in vectorized(0..VEC) {
             w[[s, v]] = weight.masked([(s * 32 * WARPS + t) * VEC + v]);
             b[[s, v]] = bias.masked([(s * 32 * WARPS + t) * VEC + v]);
         }
     }
-    let mut sum = 0.0f32;
-    for s in unroll(0..VECS) {
-        for v in vectorized(0..VEC) {
-            a[[s, v]] = x.masked([row, (s * 32 * WARPS + t) * VEC + v]);
-        }
-    }
-    for s in unroll(0..VECS) {
-        for v in unroll(0..VEC) {
-            sum += a[[s, v]].cast::<f32>(); // 0 past the end
-        }
-    }
-    let total = row_sum::<WARPS>(sum, t);
-    let mean = total / N as f32;
-    let mut squares = 0.0f32;
+    let share = 1.0 / N as f32; // while loads are in flight
+    let mut sums = alloc_local::<f32>([2]); // of differences, and of their squares
+    clear(&mut sums);
     for s in unroll(0..VECS) {
         if (s * 32 * WARPS + t) * VEC < N {
             for v in unroll(0..VEC) {
-                let difference = a[[s, v]].cast::<f32>() - mean;
-                squares += difference * difference;
+                let difference = a[[s, v]].cast::<f32>() - origin;
+                sums[0] += difference;
+                sums[1] += difference * difference;
             }
         }
     }
-    let total_squares = row_sum::<WARPS>(squares, t);
-    let scale = rsqrt(total_squares / N as f32 + epsilon);
+    row_sums::<WARPS>(&mut sums, t);
+    let mean = sums[0] * share; // from the origin
+    let scale = rsqrt(max(sums[1] * share - mean * mean, 0.0) + epsilon);
     for s in unroll(0..VECS) {
         for v in unroll(0..VEC) {
-            let value = (a[[s, v]].cast::<f32>() - mean) * scale;
+            let value = (a[[s, v]].cast::<f32>() - origin - mean) * scale;
             a[[s, v]] = (value * w[[s, v]].cast::<f32>() + b[[s, v]].cast::<f32>()).cast::<T>();
         }
         for v in vectorized(0..VEC) {
@@ -72,14 +86,12 @@ pub fn layer_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const RO
     }
 }
 
-/// LayerNorm of rows of any length, in one pass for mean and variance and one that writes. A block a row.
-///
-/// Sums are of differences from the row's first element, so that a row far from 0 loses nothing.
+/// LayerNorm of rows of any length, in one pass for mean and variance, which are of differences from [`origin_of_row`], and one that writes. A block a row.
 #[tile_kernel(
     instances(VEC in [8, 4, 1], where VEC * T::BITS == 128 || VEC == 1),
     require(N % VEC == 0),
     pdl(independent = []),
-    uses(row_sum)
+    uses(origin_of_row, row_sums)
 )]
 pub fn layer_norm_long<T: Float, const VEC: usize>(
     x: &Tensor<T, (M, N)>,
@@ -90,12 +102,12 @@ pub fn layer_norm_long<T: Float, const VEC: usize>(
 ) {
     let [row] = blocks([M]);
     let [t] = threads([512]);
-    let origin = x.masked([row, 0]).cast::<f32>();
+    let origin = origin_of_row::<T, VEC>(x, row);
     let mut a = alloc_local::<T>([VEC]);
     let mut w = alloc_local::<T>([VEC]);
     let mut b = alloc_local::<T>([VEC]);
-    let mut sum = 0.0f32;
-    let mut squares = 0.0f32;
+    let mut sums = alloc_local::<f32>([2]); // of differences, and of their squares
+    clear(&mut sums);
     for step in 0..ceil_div(N, 512 * VEC) {
         let first = (step * 512 + t) * VEC;
         if first < N {
@@ -104,16 +116,14 @@ pub fn layer_norm_long<T: Float, const VEC: usize>(
             }
             for v in unroll(0..VEC) {
                 let difference = a[v].cast::<f32>() - origin;
-                sum += difference;
-                squares += difference * difference;
+                sums[0] += difference;
+                sums[1] += difference * difference;
             }
         }
     }
-    let total = row_sum::<16>(sum, t);
-    let total_squares = row_sum::<16>(squares, t);
-    let shift = total / N as f32; // of the mean from the origin
-    let variance = max(total_squares / N as f32 - shift * shift, 0.0);
-    let scale = rsqrt(variance + epsilon);
+    row_sums::<16>(&mut sums, t);
+    let mean = sums[0] / N as f32; // from the origin
+    let scale = rsqrt(max(sums[1] / N as f32 - mean * mean, 0.0) + epsilon);
     for step in 0..ceil_div(N, 512 * VEC) {
         let first = (step * 512 + t) * VEC;
         for v in vectorized(0..VEC) {
@@ -122,7 +132,7 @@ pub fn layer_norm_long<T: Float, const VEC: usize>(
             b[v] = bias.masked([first + v]);
         }
         for v in unroll(0..VEC) {
-            let value = (a[v].cast::<f32>() - origin - shift) * scale;
+            let value = (a[v].cast::<f32>() - origin - mean) * scale;
             a[v] = (value * w[v].cast::<f32>() + b[v].cast::<f32>()).cast::<T>();
         }
         for v in vectorized(0..VEC) {

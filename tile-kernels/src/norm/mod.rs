@@ -44,8 +44,7 @@ fn row<T>(tensors: &[Argument<'_>]) -> (usize, usize) {
 
 /// `y = x / sqrt(mean(x^2) + epsilon) * weight` of each row: `x` and `y` of shape `[M, N]`, `weight` of `[N]`.
 ///
-/// Computed in f32 and rounded once, at the end. The launch may begin before the previous kernel of its stream is done, and then
-/// reads `weight` before it: `weight` must not be what that kernel writes.
+/// Computed in f32 and rounded once, at the end.
 ///
 /// # Errors
 /// Where shapes differ, a tensor lives elsewhere, or `y` overlaps an operand; and whatever compiling and launching may fail with.
@@ -59,7 +58,7 @@ pub fn rms_norm<T: Float>(
     epsilon: f32,
 ) -> Result<(), LaunchError> {
     let (n, vec) = row::<T>(&[x.argument(), weight.argument(), y.argument()]);
-    match share(n, vec, 2, (8, 2, 1), (8, 4, 1)) {
+    match share(n, vec, 2, (8, 2, 1), (16, 2, 1)) {
         Some((warps, vecs, rows)) => {
             let params = rms::RmsNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
             rms::rms_norm_rows::<T>::instance(on.device(), params)?.launch_on(on, x, weight, y, epsilon)
@@ -74,8 +73,7 @@ pub fn rms_norm<T: Float>(
 /// `residual += x`, then `y = residual / sqrt(mean(residual^2) + epsilon) * weight` of each row: `x`, `residual` and `y` of shape
 /// `[M, N]`, `weight` of `[N]`.
 ///
-/// The sum is rounded to `T`, as the next layer will read it, and what is normalised is the rounded sum. `weight` is read as in
-/// [`rms_norm`].
+/// The sum is rounded to `T`, as the next layer will read it, and what is normalised is the rounded sum.
 ///
 /// # Errors
 /// Where shapes differ, a tensor lives elsewhere, or tensors overlap; and whatever compiling and launching may fail with.
@@ -107,7 +105,7 @@ pub fn add_rms_norm<T: Float>(
 /// `y = (x - mean) / sqrt(variance + epsilon) * weight + bias` of each row: `x` and `y` of shape `[M, N]`, `weight` and `bias` of
 /// `[N]`. The variance is the mean of squared differences from the mean.
 ///
-/// Computed in f32 and rounded once, at the end. `weight` and `bias` are read as in [`rms_norm`].
+/// Computed in f32 and rounded once, at the end.
 ///
 /// # Errors
 /// Where shapes differ, a tensor lives elsewhere, or `y` overlaps an operand; and whatever compiling and launching may fail with.
@@ -122,7 +120,7 @@ pub fn layer_norm<T: Float>(
     epsilon: f32,
 ) -> Result<(), LaunchError> {
     let (n, vec) = row::<T>(&[x.argument(), weight.argument(), bias.argument(), y.argument()]);
-    match share(n, vec, 2, (4, 4, 1), (16, 2, 1)) {
+    match share(n, vec, 2, (8, 2, 1), (16, 2, 1)) {
         Some((warps, vecs, rows)) => {
             let params = layer::LayerNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
             layer::layer_norm_rows::<T>::instance(on.device(), params)?.launch_on(on, x, weight, bias, y, epsilon)
