@@ -4,24 +4,25 @@
 //! S(0)  work(0) pack(0)  [ S(j)  rest(j-1)  O(j-1)  wait S(j)  work(j)  tiles of S(j+1)?  wait O(j-1)  pack(j) ] j = 1..n  rest(n-1)  O(n-1)
 //! ```
 //!
-//! An iteration ends with the wait for the next one's tiles, before it waits for `O(j-1)`. ptxas moves the wait for a product up across whatever does
-//! not depend on it, so that `work(j)` would begin when `O(j-1)` is done; it moves nothing across the branch of an mbarrier's wait.
-//! The rest of an iteration's work, such as rescaling `O`, is done while the next scores are computed.
-//! Where a block has one tile of fewer than [`WIDE`] columns, neither pays (`docs/hopper.md`): the wait for `S(j+1)`'s tiles begins the next
-//! iteration, and all work is done before its products.
+//! ptxas moves the wait for a product up across whatever does not depend on it, so that `work(j)` begins when `O(j-1)` is done; it moves nothing across
+//! the branch of an mbarrier's wait. So an iteration may end with the wait for the next one's tiles, before it waits for `O(j-1)`. That pays
+//! where exponentials take as long as products, which is where `O` has fewer than [`WIDE`] columns, and where the work has a branch of its own, the
+//! mask of a tile; it does not where `O` is wide and the work is one block of instructions, in which ptxas packs some elements while it computes others
+//! (decision 44). The rest of an iteration's work, such as rescaling `O`, is done while the next scores are computed. Where a block has one
+//! tile of fewer columns, neither pays (`docs/hopper.md`): all work is done before the next products.
 //! The left operand of `O(j)` is packed into words in `pack(j)`, which are all of it that lives until the next iteration.
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
 //! accumulator or the fragment that is its next left operand.
 
 use super::super::channel::{Load, Slots};
-use super::super::uses::{declared, mentions};
+use super::super::uses::{declared, depends_on, mentions};
 use super::super::*;
 use super::consume::Consumed;
-use super::plan::{Product, Shift};
+use super::plan::{Product, Ring, Shift};
 use super::resident::is_in_loop;
 use super::roles::{ChannelState, Roles};
 
-/// Columns of the second accumulator from which on its wait is held back, and the work on it is put off, whatever the block does next.
+/// Columns of the second accumulator from which on its products take longer than the work between them.
 const WIDE: u32 = 128;
 
 /// The parts of a shifted loop's body.
@@ -75,14 +76,15 @@ impl<'a> Lowering<'a> {
         // Words are packed right behind the conversion: a branch between them, such as one around the rescaling, would keep ptxas from
         // converting two elements at once.
         let (work, rest) = between.split_at(free);
-        let holds = second.n >= WIDE || is_in_loop(kernel, &kernel.body, ring.at.stmt);
+        let (is_wide, is_in_loop) = (second.n >= WIDE, is_in_loop(kernel, &kernel.body, ring.at.stmt));
+        let holds = if is_wide { work.iter().any(|s| self.branches_by_tile(ring, *s)) } else { is_in_loop };
         let made = rest.iter().rposition(|stmt| mentions(kernel, *stmt, second.a.0)).map_or(0, |last| last + 1);
-        let made = if holds { made } else { rest.len() };
+        let made = if is_wide || is_in_loop { made } else { rest.len() };
         let (operand, rest) = rest.split_at(made);
         // Indices have changed by then, and the first accumulator is being written.
         let indices = super::super::uses::variables(kernel, rest);
         let declares = |stmt: &StmtId| declared(kernel, *stmt).is_some_and(|var| indices.contains(&var));
-        let defers = holds
+        let defers = (is_wide || is_in_loop)
             && !indices.contains(&ring.at.var)
             && !body[..two].iter().any(declares)
             && !rest.iter().any(|stmt| mentions(kernel, *stmt, first.acc));
@@ -113,6 +115,14 @@ impl<'a> Lowering<'a> {
         if let Some(slots) = &parts.resident {
             self.advance(slots);
         }
+    }
+
+    /// Whether a statement is an `if` whose condition may differ from tile to tile: where it does not, the steps in which it holds are a loop of their own
+    /// ([`peel`](super::super::peel)).
+    fn branches_by_tile(&self, ring: &Ring, stmt: StmtId) -> bool {
+        let StmtKind::If { cond, .. } = self.kernel.stmts[stmt].kind else { return false };
+        let others = self.kernel.vars.iter().filter(|(id, var)| var.kind != VarKind::Let && *id != ring.at.var);
+        self.loads(cond) || depends_on(self.kernel, cond, &others.map(|(id, _)| id).collect::<Vec<_>>())
     }
 
     /// Gives back the tiles that stay, where the iteration `next` is none.
