@@ -20,7 +20,8 @@ macro_rules! cases {
 cases! {
     rms_norm: |device| [cases::norms::rms_norm::<f16>(device), cases::norms::rms_norm::<bf16>(device), cases::norms::rms_norm::<f32>(device)];
     add_rms_norm: |device| [cases::norms::add_rms_norm::<f16>(device), cases::norms::add_rms_norm::<f32>(device)];
-    layer_norm: |device| [cases::norms::layer_norm::<bf16>(device), cases::norms::layer_norm_far_from_zero(device)];
+    layer_norm: |device| [cases::norms::layer_norm::<bf16>(device), cases::norms::layer_norm_far_from_zero(device), cases::norms::layer_norm_after_outliers(device)];
+    layer_norm_among_many_rows: cases::norms::layer_norm_among_many_rows;
     softmax: |device| [cases::norms::softmax::<f16>(device), cases::norms::softmax::<bf16>(device), cases::norms::softmax::<f32>(device)];
     swiglu: |device| [cases::elements::swiglu::<f16>(device), cases::elements::swiglu::<bf16>(device), cases::elements::swiglu::<f32>(device)];
     swiglu_of_many_rows: cases::elements::swiglu_of_many_rows;

@@ -34,6 +34,7 @@ cases! {
     layer_norm_in_bf16: cases::norms::layer_norm::<bf16>;
     layer_norm_in_f32: cases::norms::layer_norm::<f32>;
     layer_norm_far_from_zero: cases::norms::layer_norm_far_from_zero;
+    layer_norm_after_outliers: cases::norms::layer_norm_after_outliers;
     softmax_in_f16: cases::norms::softmax::<f16>;
     softmax_in_bf16: cases::norms::softmax::<bf16>;
     softmax_in_f32: cases::norms::softmax::<f32>;
@@ -68,6 +69,12 @@ cases! {
 #[test]
 fn tokens_are_as_frequent_as_their_probabilities_say() {
     cases::sampling::frequencies(&Device::simulator());
+}
+
+/// Many rows: the fast simulator alone.
+#[test]
+fn a_row_is_the_same_among_few_rows_and_among_many() {
+    cases::norms::layer_norm_among_many_rows(&Device::simulator());
 }
 
 /// More rows than an axis of a grid has blocks: on the fast simulator alone, because they are many.

@@ -26,26 +26,37 @@ pub fn row_sum<const WARPS: usize>(value: f32, t: usize) -> f32 {
     sum
 }
 
-/// Sums each of several `values` as [`row_sum`] does one: they share the barrier.
+/// Two sums over a row, which share the barrier: [`row_sum`] of each row of `values`, left in its first column. Column `p` of a thread is added as if it were that of
+/// thread `p * 32 * WARPS + t` of a block with so many times the threads: that block's sums are the same bits.
 #[tile_fn]
-pub fn row_sums<const WARPS: usize>(values: &mut LocalArray<f32, (COUNT,)>, t: usize) {
-    for i in unroll(0..COUNT) {
-        values[i] = warp_reduce(Sum, values[i]);
+pub fn row_sums<const WARPS: usize>(values: &mut LocalArray<f32, (TWO, PARTS)>, t: usize) {
+    for i in unroll(0..2) {
+        for p in unroll(0..PARTS) {
+            values[[i, p]] = warp_reduce(Sum, values[[i, p]]);
+        }
     }
     if WARPS > 1 {
-        let mut partial = alloc_shared::<f32>([COUNT, WARPS]);
+        let mut partial = alloc_shared::<f32>([2, PARTS * WARPS]);
         if t % 32 == 0 {
-            for i in unroll(0..COUNT) {
-                partial[[i, t / 32]] = values[i];
+            for i in unroll(0..2) {
+                for p in unroll(0..PARTS) {
+                    partial[[i, p * WARPS + t / 32]] = values[[i, p]];
+                }
             }
         }
         sync_threads();
-        for i in unroll(0..COUNT) {
-            values[i] = partial[[i, t % WARPS]];
+        for i in unroll(0..2) {
+            values[[i, 0]] = partial[[i, t % (PARTS * WARPS)]];
             for step in unroll(0..5) {
-                if (1 << step) < WARPS {
-                    values[i] += shfl_xor(values[i], 1 << step);
+                if (1 << step) < PARTS * WARPS {
+                    values[[i, 0]] += shfl_xor(values[[i, 0]], 1 << step);
                 }
+            }
+        }
+    } else {
+        for i in unroll(0..2) {
+            for p in unroll(1..PARTS) {
+                values[[i, 0]] += values[[i, p]];
             }
         }
     }

@@ -75,6 +75,39 @@ pub fn layer_norm_far_from_zero(device: &Device) -> Bits {
     [of([2, 1000], [0, 0]), of([2, 1000], [3, 2]), of([1, 5000], [0, 0])].concat()
 }
 
+/// Rows that begin with what is far from all the rest. Differences are from the mean of a row's first vector, of 4 elements: the variance is right to N / 4 ulp.
+pub fn layer_norm_after_outliers(device: &Device) -> Bits {
+    let mut all = Vec::new();
+    for (outliers, n) in [(1, 1000), (4, 1500), (7, 4096), (2, 5000)] {
+        let mut x = normal::<f32>(n as u64, n);
+        x.iter_mut().take(outliers).for_each(|v| *v += 3000.0);
+        let [ones, zeros] = [1.0f32, 0.0].map(|value| vec![value; n]);
+        let [weight, bias] = [&ones, &zeros].map(|values| device.tensor(values, [n]).unwrap());
+        let (row, mut y) = (device.tensor(&x, [1, n]).unwrap(), device.zeros::<f32, 2>([1, n]).unwrap());
+        norm::layer_norm(device, &row, &weight, &bias, &mut y, EPSILON).unwrap();
+        let (y, wanted) =
+            (y.to_vec().unwrap(), reference::layer_norm(&wide(&x), &wide(&ones), &wide(&zeros), f64::from(EPSILON)));
+        close(&y, &wanted, 1e-5 + n as f64 / 4.0 * f64::from(f32::EPSILON), 1e-5, &format!("{outliers} of {n}"));
+        all.extend(bits(&y));
+    }
+    all
+}
+
+/// A row has the same bits among few rows and among many, which fewer threads share each.
+pub fn layer_norm_among_many_rows(device: &Device) {
+    let (m, n) = (513, 1500);
+    let [weight, bias] = [1, 2].map(|seed| device.tensor(&normal::<f32>(seed, n), [n]).unwrap());
+    let x = normal::<f32>(3, m * n);
+    let of = |rows: usize| {
+        let x = device.tensor(&x[..rows * n], [rows, n]).unwrap();
+        let mut y = device.zeros::<f32, 2>([rows, n]).unwrap();
+        norm::layer_norm(device, &x, &weight, &bias, &mut y, EPSILON).unwrap();
+        bits(&y.to_vec().unwrap())
+    };
+    let (few, many) = (of(3), of(m));
+    assert!(few[..] == many[..few.len()], "a row depends on how many there are");
+}
+
 fn layer_norm_of<T: Rounded>(
     device: &Device,
     shape: [usize; 2],

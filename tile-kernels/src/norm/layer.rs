@@ -25,7 +25,7 @@ fn origin_of_row<T: Float, const VEC: usize>(x: &Tensor<T, (M, N)>, row: usize) 
 /// Mean and variance take one exchange between threads: they are those of differences from [`origin_of_row`].
 #[tile_kernel(
     instances(
-        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 2), (4, 2, 1), (8, 2, 1), (16, 2, 1)],
+        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 2), (4, 2, 1), (8, 2, 1), (4, 4, 1), (16, 2, 1)],
         VEC in [8, 4],
         where VEC * T::BITS == 128
     ),
@@ -61,20 +61,21 @@ pub fn layer_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const RO
         }
     }
     let share = 1.0 / N as f32; // while loads are in flight
-    let mut sums = alloc_local::<f32>([2]); // of differences, and of their squares
+    // Of differences, and of their squares; four vectors in two parts, as two threads with two vectors each have them.
+    let mut sums = alloc_local::<f32>([2, VECS / 4 + 1]);
     clear(&mut sums);
     for s in unroll(0..VECS) {
         if (s * 32 * WARPS + t) * VEC < N {
             for v in unroll(0..VEC) {
                 let difference = a[[s, v]].cast::<f32>() - origin;
-                sums[0] += difference;
-                sums[1] += difference * difference;
+                sums[[0, s % (VECS / 4 + 1)]] += difference;
+                sums[[1, s % (VECS / 4 + 1)]] += difference * difference;
             }
         }
     }
     row_sums::<WARPS>(&mut sums, t);
-    let mean = sums[0] * share; // from the origin
-    let scale = rsqrt(max(sums[1] * share - mean * mean, 0.0) + epsilon);
+    let mean = sums[[0, 0]] * share; // from the origin
+    let scale = rsqrt(max(sums[[1, 0]] * share - mean * mean, 0.0) + epsilon);
     for s in unroll(0..VECS) {
         for v in unroll(0..VEC) {
             let value = (a[[s, v]].cast::<f32>() - origin - mean) * scale;
@@ -106,7 +107,7 @@ pub fn layer_norm_long<T: Float, const VEC: usize>(
     let mut a = alloc_local::<T>([VEC]);
     let mut w = alloc_local::<T>([VEC]);
     let mut b = alloc_local::<T>([VEC]);
-    let mut sums = alloc_local::<f32>([2]); // of differences, and of their squares
+    let mut sums = alloc_local::<f32>([2, 1]); // of differences, and of their squares
     clear(&mut sums);
     for step in 0..ceil_div(N, 512 * VEC) {
         let first = (step * 512 + t) * VEC;
@@ -116,14 +117,14 @@ pub fn layer_norm_long<T: Float, const VEC: usize>(
             }
             for v in unroll(0..VEC) {
                 let difference = a[v].cast::<f32>() - origin;
-                sums[0] += difference;
-                sums[1] += difference * difference;
+                sums[[0, 0]] += difference;
+                sums[[1, 0]] += difference * difference;
             }
         }
     }
     row_sums::<16>(&mut sums, t);
-    let mean = sums[0] / N as f32; // from the origin
-    let scale = rsqrt(max(sums[1] / N as f32 - mean * mean, 0.0) + epsilon);
+    let mean = sums[[0, 0]] / N as f32; // from the origin
+    let scale = rsqrt(max(sums[[1, 0]] / N as f32 - mean * mean, 0.0) + epsilon);
     for step in 0..ceil_div(N, 512 * VEC) {
         let first = (step * 512 + t) * VEC;
         for v in vectorized(0..VEC) {

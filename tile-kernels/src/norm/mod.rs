@@ -2,8 +2,8 @@
 //! [`rms`], [`add_rms`] and [`layer`].
 //!
 //! f16, bf16 and f32; any shape, and views with a row pitch. Sums are in f32. Rows of up to 16 KiB stay in registers between the
-//! sum and the scaling, longer ones and those that are not aligned to 16 bytes are read twice. Which threads share a row is
-//! chosen from its length alone, so that a row's result does not depend on how many there are.
+//! sum and the scaling, longer ones and those that are not aligned to 16 bytes are read twice. The order of a row's sums is
+//! chosen from its length alone, so that its result does not depend on how many rows there are.
 
 pub mod add_rms;
 pub mod layer;
@@ -36,11 +36,14 @@ fn share(
     }
 }
 
-/// The row length of a norm's tensors, and the width of its accesses.
-fn row<T>(tensors: &[Argument<'_>]) -> (usize, usize) {
-    let [_, row] = tensors.first().map_or([0; 2], extents);
-    (row, widest::<T>(tensors))
+/// The rows of a norm's tensors, their length, and the width of its accesses.
+fn rows<T>(tensors: &[Argument<'_>]) -> (usize, usize, usize) {
+    let [rows, row] = tensors.first().map_or([0; 2], extents);
+    (rows, row, widest::<T>(tensors))
 }
+
+/// Rows up to which a multiprocessor of an H100 has few of them, and threads beside each other are worth more than bytes in flight for each.
+const FEW: usize = 512;
 
 /// `y = x / sqrt(mean(x^2) + epsilon) * weight` of each row: `x` and `y` of shape `[M, N]`, `weight` of `[N]`.
 ///
@@ -57,7 +60,7 @@ pub fn rms_norm<T: Float>(
     mut y: impl TensorOutput<T, 2>,
     epsilon: f32,
 ) -> Result<(), LaunchError> {
-    let (n, vec) = row::<T>(&[x.argument(), weight.argument(), y.argument()]);
+    let (_, n, vec) = rows::<T>(&[x.argument(), weight.argument(), y.argument()]);
     match share(n, vec, 2, (8, 2, 1), (16, 2, 1)) {
         Some((warps, vecs, rows)) => {
             let params = rms::RmsNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
@@ -87,7 +90,7 @@ pub fn add_rms_norm<T: Float>(
     mut y: impl TensorOutput<T, 2>,
     epsilon: f32,
 ) -> Result<(), LaunchError> {
-    let (n, vec) = row::<T>(&[x.argument(), residual.argument(), weight.argument(), y.argument()]);
+    let (_, n, vec) = rows::<T>(&[x.argument(), residual.argument(), weight.argument(), y.argument()]);
     match share(n, vec, 8, (8, 2, 1), (16, 2, 1)) {
         Some((warps, vecs, rows)) => {
             let params = add_rms::AddRmsNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
@@ -119,8 +122,10 @@ pub fn layer_norm<T: Float>(
     mut y: impl TensorOutput<T, 2>,
     epsilon: f32,
 ) -> Result<(), LaunchError> {
-    let (n, vec) = row::<T>(&[x.argument(), weight.argument(), bias.argument(), y.argument()]);
-    match share(n, vec, 2, (8, 2, 1), (16, 2, 1)) {
+    let (m, n, vec) = rows::<T>(&[x.argument(), weight.argument(), bias.argument(), y.argument()]);
+    // Their sums are the same bits.
+    let middle = if m <= FEW { (8, 2, 1) } else { (4, 4, 1) };
+    match share(n, vec, 2, middle, (16, 2, 1)) {
         Some((warps, vecs, rows)) => {
             let params = layer::LayerNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
             layer::layer_norm_rows::<T>::instance(on.device(), params)?.launch_on(on, x, weight, bias, y, epsilon)
