@@ -106,7 +106,8 @@ pub fn add_rms_norm<T: Float>(
 }
 
 /// `y = (x - mean) / sqrt(variance + epsilon) * weight + bias` of each row: `x` and `y` of shape `[M, N]`, `weight` and `bias` of
-/// `[N]`. The variance is the mean of squared differences from the mean.
+/// `[N]`. The variance is the mean of squared differences from the mean, right to about `N / 4` ulp of f32 (`N / 8` of 16-bit rows) however far from 0 the
+/// row is.
 ///
 /// Computed in f32 and rounded once, at the end.
 ///
