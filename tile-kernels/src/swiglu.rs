@@ -100,7 +100,7 @@ pub fn swiglu<T: Float>(
     let elements = rows.saturating_mul(columns);
     // As many elements as blocks of two vectors a thread that run at once.
     if elements <= 132 * 2048 * vec {
-        // Where every multiprocessor has room for a block of half as long vectors, those take less time.
+        // Vectors half as long take less time, up to a block of 128 threads on each multiprocessor.
         let params = match vec > 1 && elements <= 132 * 128 * vec / 2 {
             true => SwigluRowsParams { VEC: vec / 2, VECS: vecs, THREADS: 128 },
             false => SwigluRowsParams { VEC: vec, VECS: vecs, THREADS: 256 },
