@@ -65,7 +65,7 @@ fn main() -> Result<()> {
 
 /// Compares instances with the host, times them, and says of each shape which are the fastest and which one `decode` takes.
 fn variants(device: &Device) -> Result<()> {
-    println!("{device}\n\n| batch, keys | us | STAGES, SPLITS, CLUSTER, KEPT |\n|---|---:|---|");
+    println!("{device}\n\n| batch, keys | us | WARPS, STAGES, SPLITS, CLUSTER, KEPT |\n|---|---:|---|");
     for (batch, keys) in SHAPES {
         let row = Row::new(device, batch, keys)?;
         let taken = Decode::default().params::<bf16>(device, [HEADS, KEY_HEADS, D], [batch, keys.div_ceil(PAGE), PAGE]);
@@ -82,10 +82,10 @@ fn variants(device: &Device) -> Result<()> {
         let mut ranked: Vec<_> = times.into_iter().zip(tried).collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (place, (us, params)) in ranked.into_iter().enumerate() {
-            let DecodeParams { STAGES, SPLITS, CLUSTER, KEPT, .. } = params;
+            let DecodeParams { WARPS, STAGES, SPLITS, CLUSTER, KEPT, .. } = params;
             if place < 6 || params == taken {
                 let mark = if params == taken { " (taken)" } else { "" };
-                println!("| {batch}, {keys} | {us:.2} | {STAGES}, {SPLITS}, {CLUSTER}, {KEPT}{mark} |");
+                println!("| {batch}, {keys} | {us:.2} | {WARPS}, {STAGES}, {SPLITS}, {CLUSTER}, {KEPT}{mark} |");
             }
         }
     }
@@ -94,17 +94,17 @@ fn variants(device: &Device) -> Result<()> {
 
 /// Instances that may be the fastest for so many sequences.
 fn candidates(batch: usize) -> Vec<DecodeParams> {
-    // STAGES, SPLITS and CLUSTER.
-    let all: &[[usize; 3]] = match batch {
-        1 => &[[2, 32, 1], [2, 16, 1], [3, 16, 1], [3, 8, 1], [5, 8, 8], [5, 4, 4]],
-        8 => &[[2, 2, 1], [2, 4, 1], [3, 4, 1], [5, 2, 2], [5, 4, 4], [5, 8, 8]],
-        _ => &[[2, 1, 1], [2, 2, 1], [5, 2, 2]],
+    // WARPS, STAGES, SPLITS and CLUSTER.
+    let all: &[[usize; 4]] = match batch {
+        1 => &[[4, 2, 32, 1], [4, 2, 16, 1], [4, 3, 16, 1], [4, 3, 8, 1], [4, 5, 8, 8], [4, 5, 4, 4], [8, 3, 8, 8]],
+        8 => &[[4, 2, 2, 1], [4, 2, 4, 1], [4, 3, 4, 1], [4, 5, 2, 2], [4, 5, 4, 4], [4, 5, 8, 8], [8, 3, 2, 2]],
+        _ => &[[4, 2, 1, 1], [4, 2, 2, 1], [4, 5, 2, 2], [8, 3, 2, 2]],
     };
-    let params = |&[stages, splits, cluster]: &[usize; 3]| {
+    let params = |&[warps, stages, splits, cluster]: &[usize; 4]| {
         [8, 16].map(|kept| DecodeParams {
             D,
             BN: 16,
-            WARPS: 4,
+            WARPS: warps,
             STAGES: stages,
             SPLITS: splits,
             CLUSTER: cluster,

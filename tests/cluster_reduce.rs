@@ -348,7 +348,7 @@ mod planted {
         };
         assert_eq!(reports(&program), "");
         // Who has not met the cluster may send to a block that has not begun.
-        let found = without(&|op| matches!(op, OpKind::ClusterBarrier { .. }));
+        let found = without(&|op| matches!(op, OpKind::ClusterWait));
         assert!(found.contains("TK0402") && found.contains("before the cluster has met"), "{found}");
         // Who does not wait reads what is not there, and ends while others send.
         let found = without(&|op| matches!(op, OpKind::BarrierWait { .. }));

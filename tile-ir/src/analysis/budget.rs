@@ -1,6 +1,7 @@
 //! Resources: threads, shared memory, registers; and extents that make sense.
 
 use crate::diag::{Code, Diagnostic};
+use crate::ir::effects::mentions;
 use crate::ir::pipeline::{SharedLoads, shared_loads, stages};
 use crate::ir::{BoundKernel, BufferId, ReduceSource, ReduceStep, Reduction, Scope, StmtId, StmtKind, Target, TileOp};
 
@@ -65,6 +66,11 @@ pub(super) fn on_target(kernel: &BoundKernel, target: Target) -> Vec<Diagnostic>
     let total = arrays_total.saturating_add(scratch);
     let most = u64::from(target.max_shared_bytes());
     let Some((buffer, _)) = arrays.first().filter(|_| total > most) else { return vec![] };
+    // Whether arrays that are used one after the other may share bytes, the pass `place` finds out.
+    let at_once = at_once(kernel, &arrays);
+    if at_once.saturating_add(scratch) <= most {
+        return vec![];
+    }
     let message = format!(
         "kernel needs {} bytes of shared memory; {} allows {}",
         grouped(total),
@@ -170,6 +176,25 @@ fn sized(kernel: &BoundKernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
         arrays.iter().fold(0u64, |sum, a| sum.saturating_add(a.1.checked_next_multiple_of(align).unwrap_or(a.1)));
     arrays.sort_by_key(|a| std::cmp::Reverse(a.1));
     (total, arrays)
+}
+
+/// The most bytes of shared arrays that are in use at once, as far as the kernel's outermost statements tell uses apart.
+fn at_once(kernel: &BoundKernel, arrays: &[(BufferId, u64)]) -> u64 {
+    let life = |&(buffer, bytes): &(BufferId, u64)| {
+        let allocates = |stmt: StmtId| {
+            let mut found = false;
+            each_stmt(kernel, &[stmt], &mut |kind| {
+                found |= matches!(kind, StmtKind::Alloc { buffer: own } if *own == buffer);
+            });
+            found
+        };
+        let is_used = |stmt: &StmtId| allocates(*stmt) || mentions(kernel, *stmt, buffer);
+        let first = kernel.body.iter().position(is_used)?;
+        Some((first..=kernel.body.iter().rposition(is_used)?, bytes))
+    };
+    let lives: Vec<_> = arrays.iter().filter_map(life).collect();
+    let at = |position: usize| lives.iter().filter(|(life, _)| life.contains(&position)).map(|(_, bytes)| *bytes).sum();
+    (0..kernel.body.len()).map(at).max().unwrap_or(0)
 }
 
 fn listed(kernel: &BoundKernel, arrays: &[(BufferId, u64)]) -> String {

@@ -17,6 +17,9 @@ pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixR
     // One matrix of the right operand: all of it, unless groups of rows have one each.
     let parts = if grouped { parts(kernel, (a, b), acc) } else { Some(1) };
     let (rows, columns) = extents(kernel, b.buffer);
+    // A left operand in shared memory with the rows of one group is multiplied with every matrix.
+    let is_one_group = |parts: &u32| kernel.buffers[a.buffer].scope == Scope::Shared && sum.0 / *parts == m;
+    let repeats = parts.filter(is_one_group).unwrap_or(1);
     let Some(parts) = parts else {
         let own = if b.transposed {
             format!("{} rows, the columns of the sum", sum.1)
@@ -27,15 +30,13 @@ pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixR
             Code::TILE_SHAPE,
             span,
             format!(
-                "gemm: `.grouped()`, and {rows} rows of `{}` are not one matrix for each of several groups of {m} rows",
-                kernel.buffers[b.buffer].name
+                "gemm: `.grouped()`, and {rows} rows of `{}` are not one matrix for each of several groups of {} rows",
+                kernel.buffers[b.buffer].name, sum.0
             ),
         )
         .label(b.span, format!("[{rows}, {columns}]"))
-        .label(a.span, format!("`{}` has {m} rows", kernel.buffers[a.buffer].name))
-        .help(format!(
-            "the array of the right operand holds matrices of {own}, as many as divide the rows of the left operand"
-        ));
+        .label(kernel.buffers[acc].span, format!("`{}` has {} rows", kernel.buffers[acc].name, sum.0))
+        .help(format!("the array of the right operand holds matrices of {own}, as many as divide the rows of the sum"));
         walk.analysis.diagnostics.push(diagnostic);
         return;
     };
@@ -69,7 +70,7 @@ pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixR
         let message = format!("gemm: the left operand has {k} columns, the right one {k_of_b} rows");
         return report(message, [of_a, of_b]);
     }
-    if m != sum.0 {
+    if m * repeats != sum.0 {
         return report(format!("gemm: the left operand has {m} rows, the sum {}", sum.0), [of_a, of_sum]);
     }
     if n != sum.1 {
@@ -139,7 +140,7 @@ fn extents(kernel: &BoundKernel, buffer: BufferId) -> (u32, u32) {
 
 /// How many matrices the right operand of a grouped product holds; none where they do not come out even.
 fn parts(kernel: &BoundKernel, (a, b): (&MatrixRef, &MatrixRef), acc: BufferId) -> Option<u32> {
-    let ((m, k), (_, n), (rows, _)) = (shape(kernel, a), extents(kernel, acc), extents(kernel, b.buffer));
+    let ((_, k), (m, n), (rows, _)) = (shape(kernel, a), extents(kernel, acc), extents(kernel, b.buffer));
     let own = if b.transposed { n } else { k };
     let parts = rows.checked_div(own)?;
     (parts > 0 && rows.is_multiple_of(own) && m.is_multiple_of(parts)).then_some(parts)

@@ -1,8 +1,8 @@
 //! What each statement reads, writes and synchronises: what verification, race analysis and barrier
 //! insertion read, made from the statement's parts.
 
-use super::parts::{AccessMode, StmtPart};
-use super::{Kernel, LoopKind, Place, StmtId, StmtKind, TileRef, pipeline};
+use super::parts::{AccessMode, StmtPart, each, loads, roots};
+use super::{BufferId, Kernel, LoopKind, Place, StmtId, StmtKind, TileRef, pipeline};
 
 /// One effect of a statement itself; bodies of loops and conditionals have their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,23 @@ pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
         }
     }
     all
+}
+
+/// Whether a statement reads or writes an array, those nested in it aside.
+pub(crate) fn touches(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
+    let place = Place::Buffer(buffer);
+    let touched = effects(kernel, stmt);
+    let mut found =
+        touched.iter().any(|e| matches!(e, Effect::Read(at) | Effect::Write(at) | Effect::Atomic(at) if *at == place));
+    found |= roots(kernel, stmt).into_iter().any(|root| loads(kernel, root, buffer));
+    found
+}
+
+/// Whether a statement, or one in it, reads or writes an array.
+pub(crate) fn mentions(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
+    let mut found = false;
+    each(kernel, &[stmt], &mut |inner| found |= touches(kernel, inner, buffer));
+    found
 }
 
 /// Whether the block has one of it: a shared array or a fragment.

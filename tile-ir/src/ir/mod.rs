@@ -8,7 +8,7 @@ mod class;
 pub(crate) mod constant;
 mod derived;
 mod dtype;
-mod effects;
+pub(crate) mod effects;
 mod expr;
 mod kernel;
 pub(crate) mod parts;

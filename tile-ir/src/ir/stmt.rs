@@ -197,7 +197,7 @@ pub enum TileOp {
         /// `.tf32()`: what is multiplied of f32 operands.
         precision: Precision,
         /// `.grouped()`: the array of the right operand holds several matrices, one below the other, and as many equal groups of
-        /// the left operand's rows are each multiplied with one of their own.
+        /// the sum's rows have one each. The left operand has all of these rows, or those of one group.
         grouped: bool,
     },
     /// `fill(&mut b, v)` and `clear(&mut b)`.

@@ -34,8 +34,10 @@ pub(super) struct Product {
     pub(super) b: (BufferId, Operand),
     pub(super) acc: BufferId,
     pub(super) clear: bool,
-    /// Groups of rows that each have a right operand of their own, one below the other in its array.
+    /// Groups of rows of the sum that each have a right operand of their own, one below the other in its array.
     pub(super) groups: u32,
+    /// Rows of the sum. A left operand that has fewer is multiplied once for each group.
+    pub(super) rows: u32,
     pub(super) form: Form,
 }
 
@@ -214,7 +216,7 @@ impl<'k> Inference<'k> {
             return;
         }
         let form = match grid {
-            Ok(grid) => match tensor_cores(a.1, (b.1, cols), grid, precision) {
+            Ok(grid) => match tensor_cores(a.1, b.1, [rows, cols], grid, precision) {
                 Ok(()) => Form::Mma(grid),
                 // Said by `held_left`.
                 Err(_) if held => Form::Mma(grid),
@@ -233,7 +235,7 @@ impl<'k> Inference<'k> {
                 Form::Elements
             }
         };
-        self.block.products.insert(stmt, Product { a, b, acc, clear, groups, form });
+        self.block.products.insert(stmt, Product { a, b, acc, clear, groups, rows, form });
     }
 
     /// `.tf32()` is a demand.
@@ -627,7 +629,13 @@ fn groups(kernel: &BoundKernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<Buffe
 }
 
 /// Whether `mma.sync` multiplies these operands, the right one's matrices having so many columns, read by `ldmatrix` or word by word; else why not.
-fn tensor_cores(a: Operand, (b, cols): (Operand, u32), grid: WarpGrid, precision: Precision) -> Result<(), String> {
+fn tensor_cores(
+    a: Operand,
+    b: Operand,
+    [rows, cols]: [u32; 2],
+    grid: WarpGrid,
+    precision: Precision,
+) -> Result<(), String> {
     let input = match (MmaInput::of(a.tile.dtype()), precision) {
         (Some(input @ MmaInput::Half), _) | (Some(input @ MmaInput::Tf32), Precision::Tf32) => input,
         (Some(MmaInput::Tf32), Precision::Full) | (None, _) => {
@@ -638,7 +646,7 @@ fn tensor_cores(a: Operand, (b, cols): (Operand, u32), grid: WarpGrid, precision
         return Err(format!("{} along K are not a multiple of {}, the depth of mma.sync", a.k(), input.k()));
     }
     let text = |error: LayoutError| error.to_string();
-    let left = Fragment::mma_a(input, a.mn() / grid.rows, input.k()).map_err(text)?;
+    let left = Fragment::mma_a(input, rows / grid.rows, input.k()).map_err(text)?;
     let right = Fragment::mma_b(input, cols / grid.cols, input.k()).map_err(text)?;
     for (operand, fragment, words) in [(a, left, 4), (b, right, 2)] {
         if !operand.by_words() {

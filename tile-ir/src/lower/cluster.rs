@@ -60,7 +60,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Of a block without roles: launches clusters, and makes sure that all of their blocks have begun.
+    /// Of a block without roles: launches clusters, and says that this block has begun.
     pub(super) fn meet_cluster(&mut self) {
         self.declare_inboxes();
         if self.inboxes.is_empty() {
@@ -72,8 +72,16 @@ impl Lowering<'_> {
             l.init_inboxes();
             l.op(OpKind::FenceBarrierInit);
         });
-        self.op(OpKind::ClusterBarrier { relaxed: true });
+        self.op(OpKind::ClusterArrive);
         self.op(OpKind::Barrier);
+        self.is_met = false;
+    }
+
+    /// Waits until the cluster's blocks have begun, whose shared memory is written from here on, where that is not known.
+    fn await_cluster(&mut self) {
+        if !std::mem::replace(&mut self.is_met, true) {
+            self.op(OpKind::ClusterWait);
+        }
     }
 
     pub(super) fn cluster_reduce(&mut self, stmt: StmtId, op: ReduceOp, tile: BufferId) {
@@ -99,6 +107,7 @@ impl Lowering<'_> {
         );
         self.remark_here(RemarkKind::Choice, text);
 
+        self.await_cluster();
         let rank = self.once("rank", Special::ClusterRank);
         let is_first = self.eval(rank.equals(0));
         self.either(
@@ -171,6 +180,7 @@ impl Lowering<'_> {
             "each of {blocks} blocks of a cluster receives {bytes} bytes, a part of every block's array, through distributed shared memory"
         );
         self.remark_here(RemarkKind::Choice, text);
+        self.await_cluster();
         let barrier = self.expect_parts(inbox, bytes);
         let rank = self.once("rank", Special::ClusterRank);
         let of_part = len / blocks / width;

@@ -28,6 +28,8 @@ struct Side {
     /// Extent along M (or N) of a warp's part.
     extent: u32,
     left: bool,
+    /// Rows of a left operand that repeat for each group of rows of the sum.
+    period: Option<u32>,
     /// Where the matrices of a right operand that groups of rows have each of their own lie.
     groups: Option<Groups>,
 }
@@ -241,6 +243,7 @@ impl Lowering<'_> {
     /// Where element `depth` along K of row (or column) `line` of an operand is.
     fn operand_memory(&mut self, side: &Side, line: ValueId, depth: ValueId) -> Memory {
         let tile = side.operand.tile;
+        let line = side.period.map_or(line, |period| self.eval(line % period));
         let offset = side.operand.offset(Formula::Symbol(0), Formula::Symbol(1)).over(tile.dtype().bytes());
         let offset = self.formula(&offset, &[line, depth]);
         let offset = self.in_slot(side.buffer, offset);
@@ -254,12 +257,13 @@ fn sides(product: &Product, grid: WarpGrid) -> [Side; 2] {
     // A matrix of the right operand is as deep as the left one.
     let cols = if b.major == Major::K { b.mn() / product.groups } else { b.mn() };
     let apart = if b.major == Major::K { [cols, 0] } else { [0, a.k()] };
-    let groups = Groups { rows: a.mn() / product.groups, apart };
+    let groups = Groups { rows: product.rows / product.groups, apart };
     let side = |(buffer, operand): (BufferId, Operand), extent: u32, left: bool| {
         let groups = (!left && product.groups > 1).then_some(groups);
-        Side { buffer, operand, extent, left, groups }
+        let period = (left && a.mn() < product.rows).then_some(a.mn());
+        Side { buffer, operand, extent, left, period, groups }
     };
-    [side(product.a, a.mn() / grid.rows, true), side(product.b, cols / grid.cols, false)]
+    [side(product.a, product.rows / grid.rows, true), side(product.b, cols / grid.cols, false)]
 }
 
 fn swizzle_text(side: &Side) -> String {
@@ -364,7 +368,10 @@ impl<'s> Words<'s> {
     fn offset<I: Index>(&self, access: &Access, k: u32, thread: I) -> I {
         let (row, col) = self.acc.warp_origin(thread.clone().over(WARP));
         let (mn, k) = match self.side.groups {
-            None => (if self.side.left { row } else { col }, I::constant(k)),
+            None if self.side.left => {
+                (self.side.period.map_or(row.clone(), |period| row.modulo(period)), I::constant(k))
+            }
+            None => (col, I::constant(k)),
             Some(groups) => {
                 let [across, deep] = groups.origin(row);
                 (col.add(across), deep.plus(k))

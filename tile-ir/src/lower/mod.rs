@@ -229,7 +229,7 @@ fn facts(bound: &BoundKernel, target: Target) -> Result<Analysis, Vec<Diagnostic
 /// What is wrong with an analysed kernel on a target beyond what its analysis says: layouts of tiles that nothing divides or
 /// that disagree, swizzles that do not fit, and shared memory that only lowering adds.
 ///
-/// Layouts are inferred alone, which is quick; the whole kernel is lowered only where what is added may be too much.
+/// Layouts are inferred alone, which is quick; the whole kernel is lowered only where its arrays, with what is added, fit only if some share bytes.
 pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target) -> Vec<Diagnostic> {
     let lies = |buffer: &Buffer| {
         buffer.scope == Scope::Fragment
@@ -240,7 +240,9 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
         matches!(stmt.kind, StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, .. }
             if i64::from(class::depth(bound, stages)) > bind::MOST_STAGES)
     };
-    if !bound.buffers.values().any(lies) && !bound.stmts.values().any(is_deep) {
+    let limit = u64::from(target.max_shared_bytes());
+    let own = crate::analysis::shared_bytes(bound);
+    if own <= limit && !bound.buffers.values().any(lies) && !bound.stmts.values().any(is_deep) {
         return vec![];
     }
     // At most what a tile that is reduced goes through shared memory in, and what its result does; what the other blocks of a
@@ -257,8 +259,7 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
         Err(diagnostics) => diagnostics,
         Ok(_) => {
             let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
-            let most = crate::analysis::shared_bytes(bound).saturating_add(added);
-            match added > 0 && most > u64::from(target.max_shared_bytes()) {
+            match own.saturating_add(added) > limit {
                 true => lower_analysed(bound, analysis.clone(), target).err().unwrap_or_default(),
                 false => vec![],
             }

@@ -1,8 +1,9 @@
 //! What expressions and statements are made of.
 
-use crate::ir::parts::{loads, parts, roots};
+use crate::ir::parts::parts;
 use crate::ir::*;
 
+pub(super) use crate::ir::effects::{mentions, touches};
 pub(super) use crate::ir::parts::{accesses, each, variables};
 
 /// The variables that an expression reads.
@@ -59,23 +60,6 @@ pub(super) fn constant(kernel: &BoundKernel, expr: ExprId) -> Option<u32> {
 /// Blocks of a cluster along x, y and z, as the author asks for them.
 pub(super) fn cluster(kernel: &BoundKernel) -> [u32; 3] {
     std::array::from_fn(|axis| kernel.cluster.get(axis).and_then(|e| constant(kernel, *e)).unwrap_or(1))
-}
-
-/// Whether a statement reads or writes an array, those nested in it aside.
-pub(super) fn touches(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
-    let place = Place::Buffer(buffer);
-    let touched = effects(kernel, stmt);
-    let mut found =
-        touched.iter().any(|e| matches!(e, Effect::Read(at) | Effect::Write(at) | Effect::Atomic(at) if *at == place));
-    found |= roots(kernel, stmt).into_iter().any(|root| loads(kernel, root, buffer));
-    found
-}
-
-/// Whether a statement, or one in it, reads or writes an array.
-pub(super) fn mentions(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
-    let mut found = false;
-    each(kernel, &[stmt], &mut |inner| found |= touches(kernel, inner, buffer));
-    found
 }
 
 /// Whether an expression depends on any of `vars`, also through what variables are made of.

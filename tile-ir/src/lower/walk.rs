@@ -103,6 +103,8 @@ pub(super) struct Lowering<'a> {
     pub(super) fragments: SecondaryMap<BufferId, Option<fragment::Registers>>,
     /// Where tiles of other blocks of the cluster arrive, by statement.
     pub(super) inboxes: BTreeMap<StmtId, cluster::Inbox>,
+    /// Whether all blocks of the cluster are known to have begun.
+    pub(super) is_met: bool,
     /// What is being lowered of a loop over a fragment, or of a vectorised one.
     pub(super) element: Element,
     /// The number of this thread among the threads that compute, where it differs from the hardware's.
@@ -119,6 +121,8 @@ pub(super) struct Lowering<'a> {
     pub(super) paired: BTreeSet<ParamId>,
     /// What the launch checks of indices that the lowering makes.
     pub(super) index_ranges: Vec<IndexRange>,
+    /// Arrays that a pipelined loop loads, each warp the rows that it alone reads.
+    pub(super) own_rows: BTreeSet<BufferId>,
     /// The number of slots of each array that a pipelined loop loads ahead.
     pub(super) stages: BTreeMap<BufferId, u32>,
     /// Of an array that a pipelined loop loads ahead: the first element of the slot that its name stands for now.
@@ -176,6 +180,8 @@ impl<'a> Lowering<'a> {
             more_tiles: None,
             counted: None,
             paired: BTreeSet::new(),
+            own_rows: BTreeSet::new(),
+            is_met: true,
             index_ranges: Vec::new(),
             stages: class::stages(kernel),
             slots: SecondaryMap::new(),

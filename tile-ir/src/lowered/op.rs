@@ -329,6 +329,10 @@ pub enum OpKind {
         /// Whether it orders no memory accesses but the barriers that `FenceBarrierInit` covers.
         relaxed: bool,
     },
+    /// The first half of a relaxed [`OpKind::ClusterBarrier`]: this thread is there, and goes on.
+    ClusterArrive,
+    /// The second half: waits until all threads of the cluster have come to their `ClusterArrive`.
+    ClusterWait,
     /// Gives registers of a warpgroup back, or takes some, waiting until there are enough. Every warp of it.
     SetRegisters {
         /// A thread's registers from here: 24 to 256, a multiple of 8.

@@ -177,6 +177,8 @@ macro_rules! table {
                     }
                     OpKind::ClusterBarrier { relaxed: false } => row("cluster barrier", Meets, vec![]),
                     OpKind::ClusterBarrier { relaxed: true } => row("cluster barrier relaxed", Meets, vec![]),
+                    OpKind::ClusterArrive => row("cluster arrive", Arrives, vec![]),
+                    OpKind::ClusterWait => row("cluster wait", Waits, vec![]),
                     OpKind::SetRegisters { count: _, increase: _ } => row("set registers", Waits, vec![]),
                     OpKind::WgmmaFence => row("wgmma fence", Fences, vec![]),
                     OpKind::Wgmma { acc, start, n, rows: _, dtype: _, a, b, accumulate, transposed: _ } => {

@@ -188,6 +188,8 @@ impl ProgramPrinter<'_> {
             | OpKind::BulkCommit
             | OpKind::FenceProxyAsync
             | OpKind::ClusterBarrier { .. }
+            | OpKind::ClusterArrive
+            | OpKind::ClusterWait
             | OpKind::WgmmaFence
             | OpKind::WgmmaCommit
             | OpKind::Elements(Elements::Begin | Elements::Next | Elements::End)

@@ -17,18 +17,20 @@ use tile_runtime::prelude::*;
 #[tile_kernel(
     instances(
         (D, BN, WARPS, STAGES) in [
-            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (64, 16, 1, 4), (128, 16, 1, 3)
+            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (128, 16, 8, 3), (64, 16, 1, 4),
+            (128, 16, 1, 3)
         ],
         (SPLITS, CLUSTER, KEPT) in [
             (1, 1, 8), (2, 1, 8), (4, 1, 8), (8, 1, 8), (16, 1, 8), (32, 1, 8),
             (1, 1, 16), (2, 1, 16), (4, 1, 16), (8, 1, 16), (16, 1, 16), (32, 1, 16),
             (2, 2, 8), (2, 2, 16), (4, 4, 8), (4, 4, 16), (8, 8, 8), (8, 8, 16)
         ],
-        where (T::BITS == 16) == (WARPS == 4),
+        where (T::BITS == 16) == (WARPS >= 4),
         where T::BITS == 16 || KEPT == 16 && (SPLITS == 1 || SPLITS == 8 && CLUSTER == 1),
         where D == 128 || KEPT == 16 || CLUSTER > 1,
-        where WARPS == 1 || D == 64 || (STAGES == 5) == (CLUSTER > 1),
-        where WARPS == 1 || STAGES != 3 || SPLITS >= 4
+        where WARPS != 4 || D == 64 || (STAGES == 5) == (CLUSTER > 1),
+        where WARPS != 8 || CLUSTER > 1,
+        where WARPS != 4 || STAGES != 3 || SPLITS >= 4
     ),
     partial(o),
     require(KEPT == 16 || H <= 8 * HK && tiles == 1),
@@ -79,7 +81,7 @@ pub fn decode<
     let noted = 16 * WARPS;
     let mut table = alloc_shared::<u32>([noted]);
     let page_of_mine = pages.masked([sequence, (begin + t * apart_keys) / PAGE]);
-    let mut q_s = alloc_shared::<T>([16 * WARPS, D]); // the rows once for each warp
+    let mut q_s = alloc_shared::<T>([16, D]);
     let mut k_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut v_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut scores = alloc_fragment::<f32>([16 * WARPS, BN]);
@@ -95,7 +97,7 @@ pub fn decode<
     fill(&mut most, -1e30); // finite: a row may see none of a step's keys
     // Queries are asked for before keys and values, and stored behind what asks for those: nobody waits for them until then.
     let vec = 128 / T::BITS;
-    // The block reads each once: the warps' copies are equal, and so are rows a multiple of `KEPT` apart.
+    // Rows a multiple of `KEPT` apart are equal: each is read once.
     let at_once = 32 * WARPS * vec / D; // rows
     let period = max(KEPT, at_once);
     let mut asked = alloc_local::<T>([period / at_once, vec]);
@@ -112,7 +114,7 @@ pub fn decode<
     }
     sync_threads(); // also keeps ptxas from moving the queries' loads behind the first copies
     for e in unroll(0..period / at_once) {
-        for repeat in unroll(0..16 * WARPS / period) {
+        for repeat in unroll(0..16 / period) {
             for x in vectorized(0..vec) {
                 q_s[[repeat * period + e * at_once + i, j + x]] = asked[[e, x]];
             }

@@ -68,6 +68,15 @@ const CLUSTER_STEPS: usize = 8;
 const KEYS: usize = 16;
 /// Warps of a block of 16-bit elements.
 const WARPS: usize = 4;
+/// Warps of a block in a cluster whose sequences are longer than [`FEW_CLUSTER_STEPS`]: a warp's step takes as long whatever runs beside it, and eight have
+/// twice the keys in the same time.
+const CLUSTER_WARPS: usize = 8;
+/// Stages of the ring of a block of eight warps.
+const EIGHT_RING: usize = 3;
+/// Steps of four warps up to which a block in a cluster has four.
+const FEW_CLUSTER_STEPS: usize = 2;
+/// Blocks of eight warps from which on one on each of as many multiprocessors keeps the memory busy.
+const FULL_OF_EIGHT: usize = 60;
 /// Keys of a step of [`prefill`].
 const PREFILL_STEP: usize = 128;
 
@@ -112,8 +121,13 @@ impl Decode {
         let tiles = self.tiles(heads, key_heads);
         let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
         let has_clusters = device.supports(Target::Sm90a);
-        let Cut { splits, cluster, ring } =
-            self.cut::<T>(has_clusters, sequences * tiles, key_heads, most * page / (warps * KEYS));
+        let may_have_eight = d == 128 && page.is_multiple_of(CLUSTER_WARPS * KEYS) && self.splits.is_none();
+        let Cut { splits, cluster, ring, warps } = self.cut::<T>(
+            has_clusters.then_some(may_have_eight),
+            sequences * tiles,
+            key_heads,
+            most * page / (warps * KEYS),
+        );
         // Rows that are kept of a block's 16.
         let is_half = size_of::<T>() == 2 && heads <= ROWS / 2 * key_heads && self.queries <= 1;
         let kept = if is_half && (d == 128 || cluster > 1) { ROWS / 2 } else { ROWS };
@@ -125,8 +139,9 @@ impl Decode {
         DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: kept }
     }
 
-    /// How sequences are cut, for so many tiles of queries, heads of keys, and at most so many steps of keys.
-    fn cut<T>(self, has_clusters: bool, tiles: usize, key_heads: usize, steps: usize) -> Cut {
+    /// How sequences are cut, for so many tiles of queries, heads of keys, and at most so many steps of keys. `clusters`: whether their blocks may have
+    /// eight warps; `None` where there are none.
+    fn cut<T>(self, clusters: Option<bool>, tiles: usize, key_heads: usize, steps: usize) -> Cut {
         let all = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
         let at_most = |most: usize| match tiles > COUNTERS {
             true => 1,
@@ -136,17 +151,23 @@ impl Decode {
         let wanted = self.splits.map(at_most);
         // Blocks of a cluster add their parts sooner than those that meet in global memory (0.8 us of 6.3 for 1,024 keys of one sequence in 8 parts); but there are at most eight,
         // too few where they do not fill the device and have much to do.
+        let full = if clusters == Some(true) { FULL_OF_EIGHT } else { FULL };
         let fits = |&&(blocks, at_once): &&(usize, usize)| {
             let is_wanted = wanted.map_or(blocks <= steps, |wanted| wanted == blocks);
             let is_short = steps.div_ceil(blocks) <= CLUSTER_STEPS;
-            heads <= at_once && is_wanted && (is_short || blocks * heads >= FULL)
+            heads <= at_once && is_wanted && (is_short || blocks * heads >= full)
         };
-        if has_clusters
+        if let Some(may_have_eight) = clusters
             && size_of::<T>() == 2
             && let Some(&(splits, _)) = CLUSTERS.iter().find(fits)
         {
-            return Cut { splits, cluster: splits, ring: CLUSTER_RING };
+            let (warps, ring) = match may_have_eight && steps.div_ceil(splits) > FEW_CLUSTER_STEPS {
+                true => (CLUSTER_WARPS, EIGHT_RING),
+                false => (WARPS, CLUSTER_RING),
+            };
+            return Cut { splits, cluster: splits, ring, warps };
         }
+        let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
         let is_own = |splits: usize| {
             let blocks = splits * heads;
             let is_short = steps.div_ceil(splits) <= FEW_STEPS;
@@ -155,7 +176,7 @@ impl Decode {
         let few = at_most((MULTIPROCESSORS / heads).min(steps));
         let many = || at_most((2 * MULTIPROCESSORS / heads).min(steps / 2));
         let splits = wanted.unwrap_or_else(|| if is_own(few) { few } else { many() });
-        Cut { splits, cluster: 1, ring: if is_own(splits) { OWN_RING } else { SHARED_RING } }
+        Cut { splits, cluster: 1, ring: if is_own(splits) { OWN_RING } else { SHARED_RING }, warps }
     }
 }
 
@@ -167,6 +188,8 @@ struct Cut {
     cluster: usize,
     /// Stages of a block's ring for heads of 128 elements of 16 bits.
     ring: usize,
+    /// Warps of a block.
+    warps: usize,
 }
 
 /// The extents of a tensor; zeros where it is none.
@@ -276,7 +299,7 @@ pub fn append_and_decode<T: Float>(
     let [sequences, most] = shape::<2>(&pages.argument());
     // Without clusters: in a decode step of Qwen3-8B this launch took 6.4 us with them and 5.9 without at 1,024 keys, 29.6 and 26.7 at 16,384
     // (`tile-llm bench --random qwen3-8b --profile`, H100): a cluster's blocks begin together, behind the product before.
-    let Cut { splits, ring, .. } = options.cut::<T>(false, sequences, key_heads, most * page / (WARPS * KEYS));
+    let Cut { splits, ring, .. } = options.cut::<T>(None, sequences, key_heads, most * page / (WARPS * KEYS));
     let stages = if d == 64 { 4 } else { ring };
     let params = AppendDecodeParams { D: d, BN: KEYS, WARPS, STAGES: stages, SPLITS: splits };
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;

@@ -44,7 +44,8 @@ impl GemmRequest {
     /// is multiplied with the one of its number.
     ///
     /// With `a` of `[G M, K]` and `acc` of `[G M, N]`, `&b_s` is `[G K, N]`, and for `b_s.t()` the array is `[G N, K]`: G follows
-    /// from its extents. A warp has rows of one group, so warps compute products of their own, with no word between them.
+    /// from its extents. `a` in shared memory may be `[M, K]`, the rows of one group, which each group is then made of. A warp has rows of one group, so warps
+    /// compute products of their own, with no word between them.
     pub fn grouped(self) -> GemmRequest {
         shadow()
     }

@@ -216,6 +216,8 @@ impl Emitter<'_> {
             }
             OpKind::ClusterBarrier { relaxed: false } => self.call("cluster_barrier", &[]),
             OpKind::ClusterBarrier { relaxed: true } => self.call("cluster_barrier_relaxed", &[]),
+            OpKind::ClusterArrive => self.call("cluster_arrive", &[]),
+            OpKind::ClusterWait => self.call("cluster_wait", &[]),
             OpKind::SetRegisters { count, increase } => {
                 let how = if *increase { "raise" } else { "lower" };
                 self.call(&format!("tile_{how}_registers<{count}>"), &[]);

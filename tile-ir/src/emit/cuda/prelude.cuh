@@ -288,6 +288,10 @@ template <int id, int threads> TILE_INLINE void named_barrier_arrive() { asm vol
 TILE_INLINE void cluster_barrier() { asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory"); }
 //@ cluster_barrier_relaxed
 TILE_INLINE void cluster_barrier_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory"); }
+//@ cluster_arrive
+TILE_INLINE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+//@ cluster_wait
+TILE_INLINE void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 //@ tile_raise_registers
 template <int count> TILE_INLINE void tile_raise_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(count)); }
 //@ tile_lower_registers

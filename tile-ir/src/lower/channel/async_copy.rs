@@ -1,15 +1,17 @@
 //! Loads by `cp.async`: every thread copies its part of a tile, 4, 8 or 16 bytes at a time, while the block computes.
 
+use super::super::block::WARP;
 use super::super::value::OpenAxis;
 use super::super::vector::Vector;
 use super::super::*;
+use super::own_rows::Pieces;
 use crate::analysis::SharedLoad;
 
 /// Copies of a tile that a thread issues one by one; more stay a loop.
 const MOST_WRITTEN_OUT: u32 = 4;
 /// Copies of a tile of 16-bit elements that a thread issues one by one where they lie below one another, which takes fewer registers. Products in
 /// f32 have none left: they spill.
-const MOST_BELOW: u32 = 8;
+pub(super) const MOST_BELOW: u32 = 8;
 
 impl Lowering<'_> {
     /// The elements of one asynchronous copy, if a load is made of such; else that is remarked. `None` also for what is
@@ -67,6 +69,15 @@ impl Lowering<'_> {
         };
         let (total, threads) = (parts.iter().product::<u32>(), self.thread_total());
         let is_operand = matches!(dst.place, Place::Buffer(b) if self.layouts.shared.contains_key(&b));
+        let own_rows = matches!(dst.place, Place::Buffer(b) if self.own_rows.contains(&b));
+        if let (true, [rows, columns]) = (own_rows, &parts[..])
+            && let Some(pieces) = Pieces::of(*rows, *columns, threads / WARP)
+        {
+            let thread = self.linear_thread();
+            let first = self.eval(thread / WARP * pieces.rows + thread % WARP / pieces.columns);
+            let column = self.eval(thread % pieces.columns);
+            return self.copy_below([first, column], pieces.count(), pieces.apart(), copy);
+        }
         if !is_operand || !total.is_multiple_of(threads) {
             return self.spread("part", &counts, copy);
         }
@@ -80,18 +91,28 @@ impl Lowering<'_> {
             // A thread's pieces have one column, and rows a constant apart.
             let thread = self.linear_thread();
             let place = self.split(thread, &counts);
-            let (row, column) = (self.once("first_row", place[0]), self.once("column", place[1]));
-            let apart = i64::from(threads / parts[1]);
-            return self.unrolled("i", each, |l, index| {
-                let row = l.binary(BinaryOp::Add, row, index * apart);
-                copy(l, vec![row, column]);
-            });
+            return self.copy_below([place[0], place[1]], each, threads / parts[1], copy);
         }
         self.unrolled("i", each, |l, index| {
             let thread = l.linear_thread();
             let part = l.once("part", thread + index * threads);
             let indices = l.split(part, &counts);
             copy(l, indices);
+        });
+    }
+
+    /// `count` copies of a thread, the first at a row and column and the others `apart` rows below one another.
+    fn copy_below(
+        &mut self,
+        [row, column]: [ValueId; 2],
+        count: u32,
+        apart: u32,
+        copy: impl FnOnce(&mut Self, Vec<ValueId>),
+    ) {
+        let (row, column) = (self.once("first_row", row), self.once("column", column));
+        self.unrolled("i", count, |l, index| {
+            let row = l.binary(BinaryOp::Add, row, index * apart);
+            copy(l, vec![row, column]);
         });
     }
 }

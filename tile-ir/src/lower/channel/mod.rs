@@ -20,6 +20,7 @@
 mod async_copy;
 mod load;
 mod loops;
+mod own_rows;
 mod pipelined;
 mod registers;
 mod rows;

@@ -8,7 +8,8 @@
 //!
 //! Before an iteration issues loads into shared memory, it awaits those of its own slot, `stages - 2` newer iterations' being under way.
 //! The barrier of that wait tells as well that every thread has left the iteration before, whose slot is the one that is filled next:
-//! slots need no other release. With one stage an iteration's own loads are issued, awaited, used, and their slot released.
+//! slots need no other release. Where each warp has a ring of its own, an iteration releases its slot at its end and fills it again, since that costs a
+//! barrier of the warp only. With one stage an iteration's own loads are issued, awaited, used, and their slot released.
 //!
 //! `.schedule(Rolled)`: the loop is there once, and counts which slot it is at, where only shared arrays are loaded: the copies of a per-thread array are
 //! registers, whose numbers an instruction cannot compute.
@@ -37,6 +38,9 @@ enum Transport {
     /// Each thread's groups of `cp.async`, one an iteration, whether or not there is such an iteration, so that they can be counted; the
     /// thread awaits its group, and then the block a barrier.
     AsyncCopies,
+    /// Groups of `cp.async`, by which every warp copies the rows that it alone reads ([`own_rows`](super::own_rows)): a barrier of the warp follows the
+    /// wait, and another one releases an iteration's slot at its end, which is filled again at once.
+    WarpCopies,
     /// Each thread's registers, which hold an iteration's elements until the one before is done.
     Registers(Vec<Held>),
 }
@@ -66,11 +70,12 @@ enum Slot {
 }
 
 impl Pipeline<'_> {
-    /// The slot that the iteration on slot 0 fills.
-    fn filled(&self) -> u32 {
+    /// How many iterations ahead loads are issued, which is by how many slots the one that an iteration fills is further than its own.
+    fn ahead(&self) -> u32 {
         match self.transport {
             Transport::Registers(_) => 1,
             Transport::OwnArrays | Transport::Stores | Transport::AsyncCopies => self.stages - 1,
+            Transport::WarpCopies => self.stages,
         }
     }
 }
@@ -96,7 +101,11 @@ impl<'a> Lowering<'a> {
                 || split.shared(kernel).any(|buffer| is_touched_outside(kernel, buffer, body));
             return self.counted_loop(var, [start, end, step], unroll, |l| l.in_turn(&split, &transport, body, again));
         }
-        let transport = self.held(&split, body, stages).map_or(transport, Transport::Registers);
+        let transport = match (self.held(&split, body, stages), transport) {
+            (Some(held), _) => Transport::Registers(held),
+            (None, Transport::AsyncCopies) if self.has_own_rows(&split, body) => Transport::WarpCopies,
+            (None, transport) => transport,
+        };
         let (name, ty) = (kernel.vars[var].name.clone(), self.index_type(var));
         let [start, end, step] = [("start", start), ("end", end), ("step", step)].map(|(bound, value)| {
             let value = self.fit(value, ty);
@@ -106,14 +115,22 @@ impl<'a> Lowering<'a> {
         let mut pipeline = Pipeline { var, body, split, copies, shared, transport, end, step, stages };
         self.declare_copies(&mut pipeline);
         self.remark_stages(&pipeline);
+        let own_rows = matches!(pipeline.transport, Transport::WarpCopies);
+        if own_rows {
+            self.own_rows.extend(pipeline.split.shared(kernel));
+        }
         self.fill_slots(&pipeline, start);
+        if own_rows {
+            // What the block stored before is read in the loop, which has no barrier of the block.
+            self.op(OpKind::Barrier);
+        }
         let reg = self.reg(&name, ty, false);
         if rolled && pipeline.copies.is_empty() {
             return self.rolled(&pipeline, reg, start);
         }
         let stride = self.eval(Term::from(stages) * step);
         self.loop_over(reg, [start, end, stride], unroll, |l| {
-            let slots = |slot| [slot, (slot + pipeline.filled()) % stages].map(Slot::Fixed);
+            let slots = |slot| [slot, (slot + pipeline.ahead()) % stages].map(Slot::Fixed);
             l.iteration(&pipeline, reg, slots(0));
             for slot in 1..stages {
                 let first = l.read(reg);
@@ -132,12 +149,16 @@ impl<'a> Lowering<'a> {
     /// The loop, once: a register holds the slot of the iteration, another one the slot that is filled.
     fn rolled(&mut self, pipeline: &Pipeline<'a>, reg: RegId, start: ValueId) {
         let stages = pipeline.stages;
-        let [slot, filled] = ["slot", "filled"].map(|name| self.reg(name, ValueType::Index, true));
+        let slot = self.reg("slot", ValueType::Index, true);
         self.define(slot, 0);
-        self.define(filled, pipeline.filled());
+        let ahead = pipeline.ahead() % stages;
+        let filled = if ahead == 0 { slot } else { self.reg("filled", ValueType::Index, true) };
+        if ahead > 0 {
+            self.define(filled, ahead);
+        }
         self.loop_over(reg, [start, pipeline.end, pipeline.step], Unroll::By(1), |l| {
             l.iteration(pipeline, reg, [slot, filled].map(Slot::Counted));
-            for counted in [slot, filled] {
+            for counted in BTreeSet::from([slot, filled]) {
                 l.set(counted, counted + 1);
                 l.when(counted.equals(stages), |l| l.set(counted, 0));
             }
@@ -174,7 +195,7 @@ impl<'a> Lowering<'a> {
 
     /// Every thread has issued its part of an iteration's loads.
     fn issued(&mut self, transport: &Transport) {
-        if matches!(transport, Transport::AsyncCopies) {
+        if matches!(transport, Transport::AsyncCopies | Transport::WarpCopies) {
             self.op(OpKind::AsyncCommit);
         }
     }
@@ -184,6 +205,10 @@ impl<'a> Lowering<'a> {
         match transport {
             Transport::OwnArrays => return,
             Transport::AsyncCopies => self.op(OpKind::AsyncWait { pending: newer }),
+            Transport::WarpCopies => {
+                self.op(OpKind::AsyncWait { pending: newer });
+                return self.op(OpKind::WarpBarrier);
+            }
             Transport::Stores | Transport::Registers(_) => {}
         }
         self.op(OpKind::Barrier);
@@ -220,11 +245,12 @@ impl<'a> Lowering<'a> {
         }
         let names: Vec<String> =
             pipeline.shared.iter().map(|(b, _)| format!("`{}`", kernel.buffers[*b].name)).collect();
-        let ahead = bytes * u64::from(stages - 1);
+        let ahead = bytes * u64::from(pipeline.ahead());
         let threads = u64::from(kernel.thread_count().max(1));
         let text = format!(
-            "{} in {stages} stages of {bytes} bytes a block: up to {ahead} bytes a block are in flight, {} a thread",
+            "{} in {stages} stages of {bytes} bytes a block{}: up to {ahead} bytes a block are in flight, {} a thread",
             names.join(", "),
+            if matches!(pipeline.transport, Transport::WarpCopies) { ", each warp its own rows" } else { "" },
             ahead.div_ceil(threads)
         );
         self.remark_here(RemarkKind::Choice, text);
@@ -288,7 +314,7 @@ impl<'a> Lowering<'a> {
             });
             return self.await_slot(&pipeline.transport, 0);
         }
-        for ahead in 0..pipeline.stages - 1 {
+        for ahead in 0..pipeline.ahead() {
             let index = self.ahead(pipeline, start, ahead);
             self.issue(pipeline, index, Slot::Fixed(ahead));
         }
@@ -303,12 +329,20 @@ impl<'a> Lowering<'a> {
         self.begin(pipeline, index, slot);
         self.block(&pipeline.body[pipeline.split.loads..own]);
         self.span = span;
-        self.await_slot(&pipeline.transport, pipeline.stages - 2);
+        let is_released_later = matches!(pipeline.transport, Transport::WarpCopies);
+        self.await_slot(&pipeline.transport, pipeline.ahead() - 1);
+        if is_released_later {
+            self.block(&pipeline.body[own..]);
+            self.span = span;
+            self.op(OpKind::WarpBarrier);
+        }
         let later = self.read(index);
-        let later = self.ahead(pipeline, later, pipeline.stages - 1);
+        let later = self.ahead(pipeline, later, pipeline.ahead());
         self.issue(pipeline, later, filled);
         self.select(pipeline, slot);
-        self.block(&pipeline.body[own..]);
+        if !is_released_later {
+            self.block(&pipeline.body[own..]);
+        }
     }
 
     /// One iteration, at whose start the next one's elements are loaded into registers, and at whose end they are stored.
@@ -383,7 +417,7 @@ fn iterations(kernel: &BoundKernel, [start, end, step]: [ExprId; 3]) -> Option<i
 }
 
 /// Whether a statement that is not in `body` reads or writes an array.
-fn is_touched_outside(kernel: &BoundKernel, buffer: BufferId, body: &[StmtId]) -> bool {
+pub(super) fn is_touched_outside(kernel: &BoundKernel, buffer: BufferId, body: &[StmtId]) -> bool {
     let touching = |body: &[StmtId]| {
         let mut count = 0;
         each(kernel, body, &mut |stmt| count += usize::from(uses::touches(kernel, stmt, buffer)));

@@ -459,6 +459,8 @@ pub(super) enum Instr {
     ClusterBarrier {
         relaxed: bool,
     },
+    ClusterArrive,
+    ClusterWait,
     SetRegisters {
         count: u32,
         increase: bool,

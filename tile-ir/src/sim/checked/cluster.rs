@@ -8,7 +8,7 @@ use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::Agent;
 use super::transfer::{Transfer, TransferKind};
-use super::warp::{Block, State, Wait};
+use super::warp::{Block, Meeting, State, Wait, Warp};
 use crate::ir::SpanId;
 use crate::lowered::Program;
 
@@ -140,27 +140,31 @@ impl Machine<'_> {
     /// Opens the cluster's barrier where all of its warps that have not ended are there.
     fn pass_cluster_barrier(&mut self, cluster: &mut Cluster) {
         let warps = || cluster.blocks.iter().flat_map(|b| &b.warps);
-        let there = |state| state == State::Waiting(Wait::Cluster);
-        if !warps().any(|w| there(w.state)) || !warps().all(|w| there(w.state) || w.state == State::Done) {
+        let is_there = |warp: &Warp| warp.meeting == Meeting::Arrived;
+        if !warps().any(is_there) || !warps().all(|w| is_there(w) || w.state == State::Done) {
             return;
         }
         let mut clock = Vec::new();
-        for warp in cluster.blocks.iter_mut().flat_map(|b| &mut b.warps).filter(|w| there(w.state)) {
-            let relaxed = self.is_relaxed(warp.pc as usize - 1);
+        let waits = |warp: &Warp| warp.state == State::Waiting(Wait::Cluster);
+        for warp in cluster.blocks.iter_mut().flat_map(|b| &mut b.warps).filter(|w| is_there(w) && waits(w)) {
+            let is_ordered = self.is_ordered(warp.pc as usize - 1);
             let released = warp.released();
-            if !relaxed {
+            if is_ordered {
                 join(&mut clock, &released);
             }
         }
-        for warp in cluster.blocks.iter_mut().flat_map(|b| &mut b.warps).filter(|w| there(w.state)) {
-            warp.acquire(&clock);
-            warp.met = true;
-            warp.state = State::Runnable;
+        for warp in cluster.blocks.iter_mut().flat_map(|b| &mut b.warps).filter(|w| is_there(w)) {
+            warp.meeting = Meeting::Complete;
+            if waits(warp) {
+                warp.acquire(&clock);
+                (warp.state, warp.meeting, warp.met) = (State::Runnable, Meeting::Away, true);
+            }
         }
     }
 
-    fn is_relaxed(&self, pc: usize) -> bool {
-        matches!(self.code.instrs.get(pc), Some(super::bytecode::Instr::ClusterBarrier { relaxed: true }))
+    /// Whether a barrier of the cluster orders memory.
+    fn is_ordered(&self, pc: usize) -> bool {
+        matches!(self.code.instrs.get(pc), Some(super::bytecode::Instr::ClusterBarrier { relaxed: false }))
     }
 
     /// Nobody can go on, and nothing is under way.

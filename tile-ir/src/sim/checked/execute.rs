@@ -6,7 +6,7 @@ use super::findings::index_text;
 use super::lanes::{self, Lanes, each, float, from_float, holds, map1, map2};
 use super::report::Who;
 use super::schedule::Machine;
-use super::warp::{Block, Frame, PROXY_FENCES, State, Wait};
+use super::warp::{Block, Frame, Meeting, PROXY_FENCES, State, Wait};
 use super::{Print, warp::Warp};
 use crate::ir::{BinaryOp, EntityRef, ShuffleKind, SpanId, Trigger, VoteKind};
 use crate::lowered::{GuardReason, ValueType};
@@ -280,7 +280,20 @@ impl Machine<'_> {
             }
             Instr::ClusterBarrier { .. } => {
                 self.collective(run, code.spans[pc], "cluster barrier");
+                run.warp.meeting = Meeting::Arrived;
                 run.warp.state = State::Waiting(Wait::Cluster);
+            }
+            Instr::ClusterArrive => {
+                self.collective(run, code.spans[pc], "cluster arrive");
+                run.warp.meeting = Meeting::Arrived;
+            }
+            Instr::ClusterWait => {
+                self.collective(run, code.spans[pc], "cluster wait");
+                match run.warp.meeting {
+                    Meeting::Complete => (run.warp.meeting, run.warp.met) = (Meeting::Away, true),
+                    // Who has not arrived waits for ever.
+                    Meeting::Arrived | Meeting::Away => run.warp.state = State::Waiting(Wait::Cluster),
+                }
             }
             Instr::SetRegisters { count, increase } => {
                 self.collective(run, code.spans[pc], "`setmaxnreg`");

@@ -9,6 +9,17 @@ use super::shadow::{Known, Shadow};
 use crate::ir::EntityRef;
 use crate::lowered::{Program, SharedId};
 
+/// Where a warp is in a barrier of its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// It has not arrived.
+    Away,
+    /// It has, and others have not.
+    Arrived,
+    /// All have, and it has not waited yet.
+    Complete,
+}
+
 /// A warp: a program counter, a mask stack, a vector clock, and its lanes' values.
 pub(super) struct Warp {
     /// In its block.
@@ -55,6 +66,8 @@ pub(super) struct Warp {
     pub waited: u32,
     /// Whether it has met the cluster, so that all of its blocks have begun.
     pub met: bool,
+    /// Where it is in the cluster's barrier.
+    pub meeting: Meeting,
     /// By shared array: how often this warp declared it.
     pub generations: Vec<u32>,
 }
@@ -245,6 +258,7 @@ impl Block {
                 interval: 0,
                 waited: 0,
                 met: false,
+                meeting: Meeting::Away,
                 generations: vec![0; code.shared as usize],
             }
         };
@@ -271,7 +285,7 @@ impl Block {
             (warp.pc, warp.state, warp.active) = (0, State::Runnable, warp.full);
             (warp.clock, warp.interval, warp.waited, warp.parallel) = (1, 0, 0, None);
             (warp.registers, warp.groups, warp.fences, warp.bulk_groups) = (launch.registers, 0, 0, [0; 32]);
-            (warp.bulk_started, warp.met) = (0, false);
+            (warp.bulk_started, warp.met, warp.meeting) = (0, false, Meeting::Away);
             warp.own = launch.clocks.entry(linear, warp.index);
             warp.proxy_fences.fill([0; PROXY_FENCES]);
             warp.stack.clear();

@@ -24,6 +24,9 @@ impl Machine<'_> {
         let own = if plan.b.transposed { sum.1 } else { k };
         let parts = if plan.grouped && own > 0 { rows / own } else { 1 };
         let (k_of_b, n) = turned((rows / parts.max(1), columns), plan.b);
+        // A left operand with the rows of one group is multiplied with every matrix.
+        let copies = if plan.grouped && m * parts == sum.0 { parts } else { 1 };
+        let (of_left, m) = (m, m * copies);
         if k != k_of_b || sum != (m, n) || parts == 0 || !rows.is_multiple_of(parts) || !m.is_multiple_of(parts) {
             let (rows, columns) = sum;
             let message = format!("gemm: [{m}, {k}] times [{k_of_b}, {n}] is not [{rows}, {columns}]");
@@ -33,7 +36,7 @@ impl Machine<'_> {
         let mut acc = mem::replace(&mut s.shared[plan.acc as usize], Shared::Floats(Vec::new()));
         let operands = (&s.shared[plan.a.array as usize], &s.shared[plan.b.array as usize]);
         if let (Shared::Floats(acc), (Shared::Floats(a), Shared::Floats(b))) = (&mut acc, operands)
-            && a.len() == m * k
+            && a.len() == of_left * k
             && b.len() == parts * k * n
         {
             if plan.clear {
@@ -49,7 +52,7 @@ impl Machine<'_> {
             let (left, right) = (&mut s.scratch.left, &mut s.scratch.right);
             left.clear();
             right.clear();
-            transpose(a, plan.a, m, k, left);
+            transpose(a, plan.a, of_left, k, left);
             if k * n > 0 {
                 b.chunks_exact(k * n).for_each(|part| transpose(part, plan.b, k, n, right));
             }
@@ -66,7 +69,7 @@ impl Machine<'_> {
             };
             let rows = m / parts;
             if rows * n * k > 0 {
-                let groups = acc.chunks_exact_mut(rows * n).zip(s.scratch.left.chunks_exact(rows * k));
+                let groups = acc.chunks_exact_mut(rows * n).zip(s.scratch.left.chunks_exact(rows * k).cycle());
                 for ((acc, a), b) in groups.zip(s.scratch.right.chunks_exact(k * n)) {
                     if exact { product(acc, a, b, n, k) } else { wide_product(acc, a, b, n, k) }
                 }

@@ -412,6 +412,12 @@ impl Compiler<'_> {
             OpKind::ClusterBarrier { relaxed } => {
                 self.emit(Instr::ClusterBarrier { relaxed: *relaxed }, span);
             }
+            OpKind::ClusterArrive => {
+                self.emit(Instr::ClusterArrive, span);
+            }
+            OpKind::ClusterWait => {
+                self.emit(Instr::ClusterWait, span);
+            }
             OpKind::SetRegisters { count, increase } => {
                 if !(24..=256).contains(count) || !count.is_multiple_of(8) {
                     return malformed(format!("{count} registers a thread: 24 to 256, a multiple of 8"));

@@ -177,6 +177,8 @@ impl<'t> Parser<'t> {
             OpKind::FenceProxyAsync,
             OpKind::ClusterBarrier { relaxed: true },
             OpKind::ClusterBarrier { relaxed: false },
+            OpKind::ClusterArrive,
+            OpKind::ClusterWait,
             OpKind::WgmmaFence,
             OpKind::WgmmaCommit,
             OpKind::Order,

@@ -1,0 +1,95 @@
+//! Rows of a pipelined loop's arrays that one warp alone reads: the warp copies them itself, and no other warp is waited for.
+//!
+//! A grouped product gives every warp a matrix of its own. Where that is all that an iteration does with the arrays that the loop loads, a warp
+//! that copies its matrix by `cp.async` needs to know of its own copies only: the ring is a ring for each warp, whose slots are awaited and released by
+//! a barrier of the warp instead of one of the block.
+
+use super::super::block::{Form, WARP};
+use super::super::uses::{each, mentions, touches};
+use super::super::*;
+use super::async_copy::MOST_BELOW;
+use super::pipelined::is_touched_outside;
+use crate::analysis::SharedLoad;
+use crate::ir::pipeline::Split;
+
+/// What a thread copies of the rows of its warp: 16-byte pieces below one another.
+#[derive(Clone, Copy)]
+pub(super) struct Pieces {
+    /// Rows of a warp.
+    pub(super) rows: u32,
+    /// Pieces of a row.
+    pub(super) columns: u32,
+}
+
+impl Pieces {
+    /// The pieces of a thread of one of `warps` warps, where they come out even.
+    pub(super) fn of(rows: u32, columns: u32, warps: u32) -> Option<Pieces> {
+        let even = warps > 0 && rows.is_multiple_of(warps) && columns > 0 && WARP.is_multiple_of(columns);
+        let pieces = Pieces { rows: rows.checked_div(warps)?, columns };
+        (even && pieces.rows.is_multiple_of(pieces.apart()) && (1..=MOST_BELOW).contains(&pieces.count()))
+            .then_some(pieces)
+    }
+
+    /// Rows between two pieces of a thread.
+    pub(super) fn apart(self) -> u32 {
+        WARP / self.columns
+    }
+
+    /// Pieces of a thread.
+    pub(super) fn count(self) -> u32 {
+        self.rows / self.apart()
+    }
+}
+
+impl Lowering<'_> {
+    /// Whether every warp can copy what it reads of the arrays that the loop loads, and an iteration stores to no shared array.
+    pub(super) fn has_own_rows(&self, split: &Split, body: &[StmtId]) -> bool {
+        let kernel = self.kernel;
+        let (loads, rest) = body.split_at(split.loads);
+        let mut arrays = split.shared(kernel).peekable();
+        let mut stores = false;
+        each(kernel, rest, &mut |stmt| {
+            stores |= effects(kernel, stmt).iter().any(|effect| match effect {
+                Effect::Write(Place::Buffer(buffer)) | Effect::Atomic(Place::Buffer(buffer)) => {
+                    kernel.buffers[*buffer].scope == Scope::Shared
+                }
+                _ => false,
+            });
+        });
+        arrays.peek().is_some()
+            && !stores
+            && arrays.all(|buffer| {
+                let mut loads = loads.iter().filter(|stmt| mentions(kernel, **stmt, buffer));
+                loads.all(|load| self.copies_rows(*load, buffer))
+                    && self.is_the_warps(rest, buffer)
+                    && !is_touched_outside(kernel, buffer, body)
+            })
+    }
+
+    /// Whether a load is one copy into all of an array of 16-bit elements, of which each thread has pieces of its warp's rows.
+    fn copies_rows(&self, load: StmtId, buffer: BufferId) -> bool {
+        let kernel = self.kernel;
+        let StmtKind::Tile(TileOp::Copy { dst, .. }) = &kernel.stmts[load].kind else { return false };
+        let Some(SharedLoad::Asynchronous { width }) = self.analysis.shared_loads.get(&load) else { return false };
+        let [rows, columns] = kernel.buffer_extents(buffer)[..] else { return false };
+        dst.start.is_empty()
+            && kernel.buffer_dtype(buffer).bytes() == 2
+            && columns.is_multiple_of(*width)
+            && Pieces::of(rows, columns / width, self.thread_total() / WARP).is_some()
+    }
+
+    /// Whether statements read an array by products of warps alone, each of which has a matrix of its own.
+    fn is_the_warps(&self, body: &[StmtId], buffer: BufferId) -> bool {
+        let mut is_own = true;
+        each(self.kernel, body, &mut |stmt| {
+            if touches(self.kernel, stmt, buffer) {
+                is_own &= self.products.get(&stmt).is_some_and(|product| {
+                    let warps = self.thread_total() / WARP;
+                    let by_warps = matches!(product.form, Form::Mma(grid) if (grid.rows, grid.cols) == (warps, 1));
+                    by_warps && product.groups == warps && product.b.0 == buffer && product.a.0 != buffer
+                });
+            }
+        });
+        is_own
+    }
+}
