@@ -1,6 +1,7 @@
 //! What fills a slot, and the producer's side of it, which is one for all transports: when a slot has been given back, the producer says how
 //! many bytes will come, and asks for them.
 
+use super::super::uses::depends;
 use super::super::value::OpenAxis;
 use super::super::*;
 use super::{Sharing, Slots};
@@ -83,6 +84,11 @@ impl Load {
     /// Where its tile begins: its coordinates in the tensor.
     pub(in crate::lower) fn start(&self) -> &[ExprId] {
         &self.src.start
+    }
+
+    /// The variables that its coordinates are made of.
+    pub(in crate::lower) fn vars(&self, kernel: &BoundKernel) -> Vec<VarId> {
+        self.start().iter().flat_map(|e| depends(kernel, *e)).collect()
     }
 
     /// Bytes of a slot.

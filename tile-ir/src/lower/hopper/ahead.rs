@@ -71,7 +71,7 @@ impl<'a> Lowering<'a> {
         self.program.params.push(Parameter { name, ty: ValueType::Index, kind });
         let ahead = self.variable("ahead", ValueType::Index, 0);
         let kernel = self.kernel;
-        let needed = &self.slice_for(roles, |load| load.independent).vars;
+        let needed = &self.slice_for(roles, |load| load.independent, []).vars;
         self.indices(&kernel.body, needed);
         match &path.persistent {
             Some(tiles) => self.first_tile(tiles, needed, |l| l.fill_first((ring, channel), &path, needed, ahead)),

@@ -1,6 +1,6 @@
 //! The consumers' side of a loop that loads: they wait for a slot, compute from it, and give it back.
 
-use super::super::uses::{declared, depends};
+use super::super::uses::declared;
 use super::super::*;
 use super::held::Held;
 use super::operand::Left;
@@ -25,8 +25,7 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let body: Vec<StmtId> = body.iter().copied().filter(|s| !ring.at.loads.contains(s)).collect();
         // A read that is clipped mentions where its tile begins.
-        let clipped = ring.loads().filter(|load| load.clipped().is_some());
-        let clipped = clipped.flat_map(|load| load.start().iter().flat_map(|e| depends(kernel, *e)));
+        let clipped = ring.loads().filter(|load| load.clipped().is_some()).flat_map(|load| load.vars(kernel));
         let body = self.needed_with(&body, &body, clipped.collect());
         let channels = ring.fills.iter().map(|(number, _)| &roles.channels[*number]).collect();
         let mut range = ring.at.range.map(|e| self.value(e));

@@ -18,7 +18,8 @@ impl<'a> Lowering<'a> {
         let then = self.nested(|l| {
             l.enter_channels(roles, 1);
             let body = &l.kernel.body;
-            let slice = l.slice_for(roles, |_| true);
+            let rows = roles.plan.rings.iter().flat_map(|ring| l.prefetched(&roles.plan, ring));
+            let slice = l.slice_for(roles, |_| true, rows.flat_map(|rows| rows.vars(l.kernel)));
             let ahead = l.fill_ahead(roles);
             l.wait_for_previous(split);
             let roles = &Roles { ahead, ..roles.clone() };
@@ -37,10 +38,15 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::If { cond, then, otherwise });
     }
 
-    /// What the producer executes for these loads.
-    pub(super) fn slice_for(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> Slice {
-        let plan = &roles.plan;
-        Slice::new(self.kernel, plan.loops(), plan.loads().filter(|load| which(load)).flat_map(Load::start))
+    /// What the producer executes for these loads, and to find these variables.
+    pub(super) fn slice_for(
+        &self,
+        roles: &Roles,
+        which: impl Fn(&Load) -> bool,
+        vars: impl IntoIterator<Item = VarId>,
+    ) -> Slice {
+        let loads = roles.plan.loads().filter(|load| which(load));
+        Slice::new(self.kernel, roles.plan.loops(), loads.flat_map(|load| load.vars(self.kernel)).chain(vars))
     }
 
     /// The producer comes to a statement; whether it is one that loads.
@@ -77,6 +83,7 @@ impl<'a> Lowering<'a> {
                     l.either(left, |l| l.set(ahead, ahead - 1), fill);
                 }
             }
+            l.prefetched(&roles.plan, ring).iter().for_each(|rows| l.prefetch_rows(rows));
             for (number, loads) in &ring.fills {
                 let slots = &roles.channels[*number].slots;
                 for load in loads.iter().filter(|load| !begins(load)) {

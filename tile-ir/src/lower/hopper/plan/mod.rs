@@ -232,7 +232,7 @@ impl Planner<'_> {
         }
         let loads = rings.iter().flat_map(Ring::loads).chain(once.iter().copied());
         let stmts = self.loops.iter().map(|l| l.stmt).collect();
-        Slice::new(kernel, stmts, loads.flat_map(|load| load.start())).producible(kernel)?;
+        Slice::new(kernel, stmts, loads.flat_map(|load| load.vars(kernel))).producible(kernel)?;
         let groups = match shifts.iter().any(Option::is_some) {
             true => 1,
             false => self.groups(consumers, !own.is_empty())?,
