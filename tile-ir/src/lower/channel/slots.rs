@@ -29,10 +29,7 @@ enum At {
 impl Slots {
     /// The registers with the slot's number and the parity.
     pub(in crate::lower) fn turn(&self) -> Option<(RegId, RegId)> {
-        match self.at {
-            At::Turn { slot, parity } => Some((slot, parity)),
-            At::Only { .. } | At::Own => None,
-        }
+        if let At::Turn { slot, parity } = self.at { Some((slot, parity)) } else { None }
     }
 
     /// Whether a slot is filled more than once, so that consumers give it back.

@@ -154,7 +154,6 @@ impl<'a> Lowering<'a> {
             let memory = l.memory(access);
             l.op(OpKind::Prefetch { memory });
         });
-        self.vars[row] = None;
     }
 
     /// Whether what an access reads is the same before and during the work, and its place known from a row: no index is a load, or depends on
@@ -179,11 +178,10 @@ impl<'a> Lowering<'a> {
             self.unrolled("i", layout.slots(0), |l, slot| {
                 let register = l.representative(layout, 0, slot);
                 let position = l.element_position(layout, register);
-                let outer = [0, 1].map(|at| l.vars[vars[at]].replace(Binding::Value(position[at])));
+                vars.iter().zip(position).for_each(|(var, at)| l.vars[*var] = Some(Binding::Value(at)));
                 let memory = l.memory(*access);
                 let value = l.fetch(memory);
                 l.put(*local, slot, value);
-                vars.iter().zip(outer).for_each(|(var, binding)| l.vars[*var] = binding);
             });
         }
     }

@@ -17,13 +17,13 @@ impl<'a> Lowering<'a> {
         };
         let then = self.nested(|l| {
             l.enter_channels(roles, 1);
-            let body = &l.kernel.body;
-            let rows = roles.plan.rings.iter().flat_map(|ring| l.prefetched(&roles.plan, ring));
-            let slice = l.slice_for(roles, |_| true, rows.flat_map(|rows| rows.vars(l.kernel)));
+            let (kernel, plan) = (l.kernel, &roles.plan);
+            let rows = plan.rings.iter().flat_map(|ring| l.prefetched(plan, ring)).flat_map(|rows| rows.vars(kernel));
+            let slice = Slice::new(kernel, plan.loops(), plan.loads().flat_map(|load| load.vars(kernel)).chain(rows));
             let ahead = l.fill_ahead(roles);
             l.wait_for_previous(split);
             let roles = &Roles { ahead, ..roles.clone() };
-            l.slice(&slice, body, &mut |l, stmt| l.produce_at(roles, &slice, stmt));
+            l.slice(&slice, &kernel.body, &mut |l, stmt| l.produce_at(roles, &slice, stmt));
             for channel in roles.channels.iter().filter(|channel| channel.feeders() > 1) {
                 // A block that has ended must not be arrived at.
                 l.unrolled("i", channel.slots.count, |l, _| {
@@ -36,17 +36,6 @@ impl<'a> Lowering<'a> {
         // Every thread waits: a kernel that is done has waited.
         let otherwise = self.nested(|l| l.wait_for_previous(split));
         self.op(OpKind::If { cond, then, otherwise });
-    }
-
-    /// What the producer executes for these loads, and to find these variables.
-    pub(super) fn slice_for(
-        &self,
-        roles: &Roles,
-        which: impl Fn(&Load) -> bool,
-        vars: impl IntoIterator<Item = VarId>,
-    ) -> Slice {
-        let loads = roles.plan.loads().filter(|load| which(load));
-        Slice::new(self.kernel, roles.plan.loops(), loads.flat_map(|load| load.vars(self.kernel)).chain(vars))
     }
 
     /// The producer comes to a statement; whether it is one that loads.
