@@ -210,7 +210,7 @@ impl Emitter<'_> {
             OpKind::BulkWait { pending, read: true } => self.call(&format!("bulk_wait_read<{pending}>"), &[]),
             OpKind::FenceProxyAsync => self.call("fence_proxy_async", &[]),
             OpKind::Prefetch { memory } => {
-                self.guarded(memory, &format!("prefetch_line({});", address(program, memory)));
+                self.guarded(memory, &format!("prefetch_line({});", address(program, memory)))
             }
             OpKind::PrefetchMap { map } => self.call("tensor_prefetch", &[self.map(*map)]),
             OpKind::NamedBarrier { id, threads, arrive } => {

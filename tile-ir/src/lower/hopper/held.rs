@@ -134,14 +134,11 @@ impl<'a> Lowering<'a> {
     /// Whether an index is one more where a variable is.
     fn is_next_to(&self, index: ExprId, var: VarId) -> bool {
         let kernel = self.kernel;
+        let ExprKind::Binary(BinaryOp::Add, a, b) = kernel.exprs[index].kind else {
+            return kernel.exprs[index].kind == ExprKind::Var(var);
+        };
         let is_fixed = |index: ExprId| !depends_on(kernel, index, &[var]);
-        match kernel.exprs[index].kind {
-            ExprKind::Var(own) => own == var,
-            ExprKind::Binary(BinaryOp::Add, a, b) => {
-                is_fixed(a) && self.is_next_to(b, var) || is_fixed(b) && self.is_next_to(a, var)
-            }
-            _ => false,
-        }
+        is_fixed(a) && self.is_next_to(b, var) || is_fixed(b) && self.is_next_to(a, var)
     }
 
     /// Asks for the lines of L2 that rows lie in, at the iteration that variables stand for now.
@@ -202,11 +199,8 @@ impl<'a> Lowering<'a> {
     /// Whether work reads the slots of a ring only in accesses that are held.
     pub(super) fn reads_no_slot(&self, ring: &Ring, work: &[StmtId], held: &[Held]) -> bool {
         let kernel = self.kernel;
-        accesses(kernel, work).iter().all(|access| match kernel.accesses[*access].place {
-            Place::Buffer(buffer) if ring.loads().any(|load| load.buffer == buffer) => {
-                held.iter().any(|held| held.access == *access)
-            }
-            Place::Buffer(_) | Place::Tensor(_) => true,
-        })
+        let is_slot = |place: Place| ring.loads().any(|load| Place::Buffer(load.buffer) == place);
+        let is_held = |access: &AccessId| held.iter().any(|held| held.access == *access);
+        accesses(kernel, work).iter().all(|access| !is_slot(kernel.accesses[*access].place) || is_held(access))
     }
 }

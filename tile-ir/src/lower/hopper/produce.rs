@@ -86,10 +86,7 @@ impl<'a> Lowering<'a> {
 
     /// The slot of a channel that this partition is at in an iteration of a loop.
     pub(super) fn slot_of(&mut self, slots: &Slots, ring: &Ring) -> ValueId {
-        let iteration = match self.vars[ring.at.var] {
-            Some(Binding::Reg(reg)) => Some(self.read(reg)),
-            Some(Binding::Value(_) | Binding::PerElement(_) | Binding::Inline(_)) | None => None,
-        };
+        let iteration = if let Some(Binding::Reg(reg)) = self.vars[ring.at.var] { Some(self.read(reg)) } else { None };
         self.slot(slots, iteration)
     }
 }

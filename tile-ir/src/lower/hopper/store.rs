@@ -99,11 +99,7 @@ impl<'a> Lowering<'a> {
             if kernel.buffers[fragment].scope != Scope::Fragment {
                 return None;
             }
-            // A store by TMA takes no coordinate below 0, and an innermost one only at multiples of 16 bytes.
-            let facts = self.analysis.copies.get(&stmt)?;
-            if !facts.tma_start[1] || !facts.dst_nonnegative.iter().all(|at| *at) {
-                return None;
-            }
+            self.analysis.copies.get(&stmt).filter(|facts| facts.starts_for_tma_stores())?;
             let evict = evict.as_ref().and_then(Eviction::hint);
             Leaving { fragment, place: dst.place, transposed: src.transposed, adds: false, evict }
         } else {
