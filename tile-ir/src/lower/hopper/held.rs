@@ -3,6 +3,7 @@
 //! Of a loop over a fragment these are the loads that every element makes whatever its value is, of tensors that the kernel does not write and
 //! of arrays in slots, whose place depends on the element's row alone. A thread has few rows, two of 64 in an accumulator, so what it holds of
 //! them are few registers; and each is loaded once, not for every element of the row.
+//! Of tensors whose rows lie side by side the producer asks L2 for these rows when it loads the tiles, slots ahead (decision 45).
 
 use super::super::channel::Slice;
 use super::super::uses::{constant, depends, depends_on, each};
