@@ -206,6 +206,19 @@ pub struct CopyFacts {
     pub tma_start: [bool; 2],
 }
 
+impl CopyFacts {
+    /// The tile's extents along every axis of a tensor of so many: 1 along leading ones that it does not span.
+    pub fn spanning(&self, rank: usize) -> Vec<u32> {
+        let (missing, extra) = (rank.saturating_sub(self.extents.len()), self.extents.len().saturating_sub(rank));
+        std::iter::repeat_n(1, missing).chain(self.extents[extra..].iter().copied()).collect()
+    }
+
+    /// Whether TMA may store the tile: it takes no coordinate below 0, and an innermost one only at multiples of [`TMA_START_BYTES`].
+    pub fn starts_for_tma_stores(&self) -> bool {
+        self.tma_start[1] && self.dst_nonnegative.iter().all(|at| *at)
+    }
+}
+
 /// A tile of a fragment that a loop adds to a tensor of f32, element by element, without those that are beyond the tensor's edges. It is the
 /// same tile for all threads of a block, starts below 0 on no axis, and at a multiple of [`TMA_START_BYTES`] in its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -308,6 +308,11 @@ pub enum OpKind {
     },
     /// Makes this thread's accesses to shared memory visible to TMA and the tensor cores.
     FenceProxyAsync,
+    /// Asks for the line of L2 that an element is in; nothing where the guard fails. As an access it is a read of that element.
+    Prefetch {
+        /// Global memory.
+        memory: Memory,
+    },
     /// Asks for a tensor map to be cached. One thread.
     PrefetchMap {
         /// Which.

@@ -157,6 +157,7 @@ impl ProgramPrinter<'_> {
             OpKind::BulkWait { pending, read } => {
                 format!("bulk wait{} {pending}", if *read { " read" } else { "" })
             }
+            OpKind::Prefetch { memory } => format!("prefetch line of {}", self.memory(memory, None)),
             OpKind::PrefetchMap { map } => format!("prefetch {}", self.map(*map)),
             OpKind::NamedBarrier { id, threads, arrive } => {
                 format!("barrier {id} of {threads} threads{}", if *arrive { ", arrive only" } else { "" })

@@ -278,6 +278,8 @@ template <int pending> TILE_INLINE void bulk_wait() { asm volatile("cp.async.bul
 template <int pending> TILE_INLINE void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory"); }
 //@ fence_proxy_async
 TILE_INLINE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+//@ prefetch_line
+TILE_INLINE void prefetch_line(const void* address) { asm volatile("prefetch.global.L2 [%0];" :: "l"(address)); }
 //@ tensor_prefetch
 TILE_INLINE void tensor_prefetch(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory"); }
 //@ named_barrier_sync

@@ -1,6 +1,7 @@
 //! What fills a slot, and the producer's side of it, which is one for all transports: when a slot has been given back, the producer says how
 //! many bytes will come, and asks for them.
 
+use super::super::uses::depends;
 use super::super::value::OpenAxis;
 use super::super::*;
 use super::{Sharing, Slots};
@@ -85,6 +86,11 @@ impl Load {
         &self.src.start
     }
 
+    /// The variables that its coordinates are made of.
+    pub(in crate::lower) fn vars(&self, kernel: &BoundKernel) -> Vec<VarId> {
+        self.start().iter().flat_map(|e| depends(kernel, *e)).collect()
+    }
+
     /// Bytes of a slot.
     pub(in crate::lower) fn bytes(&self) -> u32 {
         self.elements.saturating_mul(self.dtype.bytes())
@@ -97,26 +103,17 @@ impl Load {
 
     /// The layout of a slot, where it is not row after row.
     pub(in crate::lower) fn layout(&self) -> Option<&SharedLayout> {
-        match &self.transport {
-            Transport::Boxes { layout, .. } => Some(layout),
-            Transport::Rows(_) => None,
-        }
+        if let Transport::Boxes { layout, .. } = &self.transport { Some(layout) } else { None }
     }
 
     /// Which blocks of the cluster fetch the tile together.
     pub(in crate::lower) fn sharing(&self) -> Option<Sharing> {
-        match &self.transport {
-            Transport::Boxes { shared, .. } => *shared,
-            Transport::Rows(_) => None,
-        }
+        if let Transport::Boxes { shared, .. } = &self.transport { *shared } else { None }
     }
 
     /// The tile as rows, where bulk copies bring it.
     pub(in crate::lower) fn rows(&self) -> Option<&Rows> {
-        match &self.transport {
-            Transport::Rows(rows) => Some(rows),
-            Transport::Boxes { .. } => None,
-        }
+        if let Transport::Rows(rows) = &self.transport { Some(rows) } else { None }
     }
 
     /// The tile as rows, where reads of it are clipped.
@@ -136,10 +133,8 @@ impl Lowering<'_> {
 
     /// The tensor map of a load by TMA.
     pub(in crate::lower) fn map_of(&mut self, load: &Load) -> Option<MapId> {
-        match &load.transport {
-            Transport::Boxes { boxes, .. } => Some(self.tensor_map(load.tensor, boxes, false)),
-            Transport::Rows(_) => None,
-        }
+        let Transport::Boxes { boxes, .. } = &load.transport else { return None };
+        Some(self.tensor_map(load.tensor, boxes, false))
     }
 
     /// The bytes of all these loads will come into a slot. Those of them that `which` takes are asked for at once.

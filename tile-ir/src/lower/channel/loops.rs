@@ -140,12 +140,8 @@ impl Search<'_> {
 
     /// An error where a loop that loads, or stands around one, ends early: the producer would have to know when.
     fn runs_whole(&self, stmt: StmtId) -> Result<(), Reason> {
-        match self.kernel.is_left_early(stmt) {
-            true => {
-                let text = "a loop that loads tiles, or stands around one, ends early";
-                Err(Reason::new(text, self.kernel.stmts[stmt].span))
-            }
-            false => Ok(()),
-        }
+        let text = "a loop that loads tiles, or stands around one, ends early";
+        let ends = Reason::new(text, self.kernel.stmts[stmt].span);
+        if self.kernel.is_left_early(stmt) { Err(ends) } else { Ok(()) }
     }
 }

@@ -16,13 +16,9 @@ pub(in crate::lower) struct Slice {
 }
 
 impl Slice {
-    /// The slice for loads that begin at these coordinates.
-    pub(in crate::lower) fn new<'l>(
-        kernel: &BoundKernel,
-        loops: Vec<StmtId>,
-        starts: impl Iterator<Item = &'l ExprId>,
-    ) -> Slice {
-        let mut slice = Slice { loops, vars: starts.flat_map(|e| depends(kernel, *e)).collect() };
+    /// The slice for what is made of these variables.
+    pub(in crate::lower) fn new(kernel: &BoundKernel, loops: Vec<StmtId>, vars: impl Iterator<Item = VarId>) -> Slice {
+        let mut slice = Slice { loops, vars: vars.collect() };
         loop {
             let before = slice.vars.len();
             each(kernel, &kernel.body, &mut |stmt| {

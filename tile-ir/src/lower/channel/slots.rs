@@ -29,10 +29,7 @@ enum At {
 impl Slots {
     /// The registers with the slot's number and the parity.
     pub(in crate::lower) fn turn(&self) -> Option<(RegId, RegId)> {
-        match self.at {
-            At::Turn { slot, parity } => Some((slot, parity)),
-            At::Only { .. } | At::Own => None,
-        }
+        if let At::Turn { slot, parity } = self.at { Some((slot, parity)) } else { None }
     }
 
     /// Whether a slot is filled more than once, so that consumers give it back.
@@ -65,10 +62,8 @@ impl<'a> Lowering<'a> {
     pub(in crate::lower) fn only_slot(&mut self, name: &str, again: bool) -> Slots {
         let full = self.barrier_array(&format!("{name}_full"), 1);
         let empty = again.then(|| self.barrier_array(&format!("{name}_empty"), 1));
-        let at = match again {
-            true => At::Only { parity: self.reg(&format!("{name}_parity"), ValueType::Index, true) },
-            false => At::Own,
-        };
+        let parity = again.then(|| self.reg(&format!("{name}_parity"), ValueType::Index, true));
+        let at = parity.map_or(At::Own, |parity| At::Only { parity });
         Slots { full, empty, at, count: 1 }
     }
 

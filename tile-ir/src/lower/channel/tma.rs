@@ -78,11 +78,7 @@ impl Lowering<'_> {
 /// atoms of rows, so the same for every box.
 fn part_step(plan: &TmaPlan) -> (Vec<u32>, u32) {
     let first = |part: u32| plan.boxes.iter().find(|b| b.part == part);
-    match (first(0), first(1)) {
-        (Some(a), Some(b)) => {
-            let steps = a.coordinates.iter().zip(&b.coordinates).map(|(a, b)| b.saturating_sub(*a)).collect();
-            (steps, b.offset.saturating_sub(a.offset))
-        }
-        _ => (vec![0; plan.rank()], 0),
-    }
+    let (Some(a), Some(b)) = (first(0), first(1)) else { return (vec![0; plan.rank()], 0) };
+    let steps = a.coordinates.iter().zip(&b.coordinates).map(|(a, b)| b.saturating_sub(*a)).collect();
+    (steps, b.offset.saturating_sub(a.offset))
 }

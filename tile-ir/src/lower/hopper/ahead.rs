@@ -15,7 +15,7 @@
 //! ([`ParameterKind::Ahead`]). Of these many the kernel takes all where the independent operand is streamed once (its tile
 //! belongs to one tile of the result) through at least [`LONG`] rings, and [`FEW`] elsewhere (`docs/hopper.md`, "TMA and bulk copies").
 
-use super::super::channel::Load;
+use super::super::channel::{Load, Slice};
 use super::super::dependent::wait;
 use super::super::uses::depends_on;
 use super::super::*;
@@ -71,7 +71,8 @@ impl<'a> Lowering<'a> {
         self.program.params.push(Parameter { name, ty: ValueType::Index, kind });
         let ahead = self.variable("ahead", ValueType::Index, 0);
         let kernel = self.kernel;
-        let needed = &self.slice_for(roles, |load| load.independent).vars;
+        let vars = roles.plan.loads().filter(|load| load.independent).flat_map(|load| load.vars(kernel));
+        let needed = &Slice::new(kernel, roles.plan.loops(), vars).vars;
         self.indices(&kernel.body, needed);
         match &path.persistent {
             Some(tiles) => self.first_tile(tiles, needed, |l| l.fill_first((ring, channel), &path, needed, ahead)),

@@ -1,11 +1,12 @@
 //! The consumers' side of a loop that loads: they wait for a slot, compute from it, and give it back.
 
-use super::super::uses::{declared, depends};
+use super::super::uses::declared;
 use super::super::*;
 use super::held::Held;
 use super::operand::Left;
 use super::plan::{Alternate, BLOCK_ROWS, Product, Ring, Split};
 use super::roles::{ChannelState, Roles};
+use crate::layout::LayoutError;
 use crate::layout::descriptor::UNIT;
 
 /// A loop whose slots consumers read.
@@ -25,8 +26,7 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let body: Vec<StmtId> = body.iter().copied().filter(|s| !ring.at.loads.contains(s)).collect();
         // A read that is clipped mentions where its tile begins.
-        let clipped = ring.loads().filter(|load| load.clipped().is_some());
-        let clipped = clipped.flat_map(|load| load.start().iter().flat_map(|e| depends(kernel, *e)));
+        let clipped = ring.loads().filter(|load| load.clipped().is_some()).flat_map(|load| load.vars(kernel));
         let body = self.needed_with(&body, &body, clipped.collect());
         let channels = ring.fills.iter().map(|(number, _)| &roles.channels[*number]).collect();
         let mut range = ring.at.range.map(|e| self.value(e));
@@ -201,24 +201,19 @@ impl<'a> Lowering<'a> {
     /// Descriptors of this warpgroup's parts of the operands, in the first slot.
     pub(super) fn descriptors(&mut self, roles: &mut Roles) {
         let plan = roles.plan.clone();
-        for product in plan.products.values() {
-            let left = match product.a {
-                (buffer, Left::Shared(operand)) => Some((true, (buffer, operand))),
-                (_, Left::Registers) => None,
+        for &Product { a, b, grid, blocks, n, .. } in plan.products.values() {
+            // A warpgroup's rows of a left operand, or its columns of a right one.
+            let left = match a.1 {
+                Left::Shared(operand) => Some((a.0, operand, grid.rows, blocks * BLOCK_ROWS)),
+                Left::Registers => None,
             };
-            for (left, (buffer, operand)) in left.into_iter().chain([(false, product.b)]) {
+            for (buffer, operand, divided, first) in left.into_iter().chain([(b.0, b.1, grid.cols, n)]) {
                 let Some(shared) = self.shared[buffer] else { return self.bug("an operand has no stages") };
                 if roles.descriptors.iter().any(|(b, _)| *b == buffer) {
                     continue;
                 }
                 let bits = operand.descriptor.bits(0);
                 let mut value = self.push(ValueKind::Descriptor { shared, bits }, ValueType::Wide);
-                // A warpgroup's rows of a left operand, or its columns of a right one.
-                let (divided, first) = if left {
-                    (product.grid.rows, product.blocks * BLOCK_ROWS)
-                } else {
-                    (product.grid.cols, product.n)
-                };
                 if divided > 1
                     && let Some((consumer, _)) = roles.consumer
                 {
@@ -312,10 +307,8 @@ impl<'a> Lowering<'a> {
             }
             l.out.once(&format!("{}_slot", l.kernel.buffers[buffer].name), value)
         };
-        let a = match product.a {
-            (buffer, Left::Shared(operand)) => Some((in_slot(self, buffer), operand)),
-            (_, Left::Registers) => None,
-        };
+        let (a, left) = product.a;
+        let a = if let Left::Shared(operand) = left { Some((in_slot(self, a), operand)) } else { None };
         let b = (in_slot(self, product.b.0), product.b.1);
         let adds = product.begins.and_then(|var| Some((self.value_of(var), self.first[var]?)));
         for step in 0..b.1.k_steps() {
@@ -326,27 +319,22 @@ impl<'a> Lowering<'a> {
                     Some((index, start)) if step == 0 => self.binary(BinaryOp::Ne, index, start),
                     _ => self.push(ValueKind::Int(1), ValueType::BOOL),
                 };
-                let piece = |l: &mut Self, first: ValueId, bytes: u32| {
+                let piece = |l: &mut Self, first: ValueId, bytes: Result<u32, LayoutError>| {
+                    let Ok(bytes) = bytes else {
+                        l.bug("a part of an operand that no descriptor reaches");
+                        return first;
+                    };
                     let units = l.push(ValueKind::Int(i64::from(bytes / UNIT)), ValueType::Wide);
                     l.binary(BinaryOp::Add, first, units)
                 };
                 let left = match (a, words) {
                     (Some((reg, operand)), _) => {
-                        let bytes = operand.offset(block * BLOCK_ROWS, step);
-                        let bytes = bytes.unwrap_or_else(|_| {
-                            self.bug("rows of a left operand that no descriptor reaches");
-                            0
-                        });
-                        WgmmaOperand::Descriptor(piece(self, reg, bytes))
+                        WgmmaOperand::Descriptor(piece(self, reg, operand.offset(block * BLOCK_ROWS, step)))
                     }
                     (None, Some(words)) => WgmmaOperand::Registers(words, self.left_offset(product, block, step, 0)),
                     (None, None) => return self.bug("a left operand has neither a descriptor nor registers"),
                 };
-                let right = b.1.offset(0, step).unwrap_or_else(|_| {
-                    self.bug("columns of a right operand that no descriptor reaches");
-                    0
-                });
-                let right = piece(self, b.0, right);
+                let right = piece(self, b.0, b.1.offset(0, step));
                 let offset = self.int(i64::from(block * product.n / 2));
                 self.op(OpKind::Wgmma {
                     acc: registers.local,

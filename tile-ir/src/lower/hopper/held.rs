@@ -3,15 +3,19 @@
 //! Of a loop over a fragment these are the loads that every element makes whatever its value is, of tensors that the kernel does not write and
 //! of arrays in slots, whose place depends on the element's row alone. A thread has few rows, two of 64 in an accumulator, so what it holds of
 //! them are few registers; and each is loaded once, not for every element of the row.
+//! Of tensors whose rows lie side by side the producer asks L2 for these rows when it loads the tiles, slots ahead (decision 45).
 
-use super::super::uses::{depends_on, each};
+use super::super::channel::Slice;
+use super::super::uses::{constant, depends, depends_on, each};
 use super::super::*;
-use super::plan::Ring;
+use super::plan::{Plan, Ring};
 use crate::ir::parts::accesses;
 use crate::layout::{Formula, Fragment};
 
 /// Most registers that a thread holds of what it has loaded for one iteration.
 const MOST: u32 = 8;
+/// Bytes that one prefetch brings to L2.
+const LINE: u32 = 128;
 
 /// An access of a loop over a fragment that is loaded ahead.
 #[derive(Clone, Copy, Debug)]
@@ -24,42 +28,71 @@ pub(in super::super) struct Held {
     vars: [VarId; 2],
 }
 
+/// A load that every element of a loop over a fragment makes whatever its value is, from a place that depends on the element's row alone.
+pub(super) struct RowLoad {
+    access: AccessId,
+    fragment: BufferId,
+    /// The loop's row and column.
+    vars: [VarId; 2],
+    /// How many rows the loop has.
+    rows: ExprId,
+}
+
+impl RowLoad {
+    /// The variables that the place in the first row is made of.
+    pub(super) fn vars(&self, kernel: &BoundKernel) -> Vec<VarId> {
+        let indices = kernel.accesses[self.access].indices.iter();
+        indices.flat_map(|index| depends(kernel, *index)).filter(|var| *var != self.vars[0]).collect()
+    }
+}
+
 impl<'a> Lowering<'a> {
     /// Declares registers for what statements, a loop's work on its product, load of memory without knowing the product.
     pub(super) fn declare_held(&mut self, ring: &Ring, work: &[StmtId]) -> Vec<Held> {
-        let kernel = self.kernel;
         let mut all: Vec<Held> = Vec::new();
         let mut registers = 0;
-        for &stmt in work {
-            let StmtKind::Parallel { vars, body, .. } = &kernel.stmts[stmt].kind else { continue };
-            let fragment = self.fragment_of(body).and_then(|fragment| self.fragments[fragment]);
-            let fragment = fragment.filter(|held| held.kept.is_none() && held.layout.is_whole());
-            let (&[row, col], Some(fragment::Registers { layout, .. })) = (&vars[..], fragment) else { continue };
-            for access in self.certain_loads(ring, [row, col], work, body) {
-                let place = kernel.accesses[access].place;
-                registers += layout.slots(0);
-                if registers > MOST {
-                    return all;
-                }
-                let name = format!("{}_held", kernel.place_name(place));
-                let dtype = self.dtype_of(place);
-                let local = self.local(&name, dtype, layout.slots(0));
-                all.push(Held { access, local, layout, vars: [row, col] });
+        for RowLoad { access, fragment, vars, .. } in self.row_loads(ring, work) {
+            let fragment = self.fragments[fragment].filter(|held| held.kept.is_none() && held.layout.is_whole());
+            let Some(fragment::Registers { layout, .. }) = fragment else { continue };
+            let place = self.kernel.accesses[access].place;
+            registers += layout.slots(0);
+            if registers > MOST {
+                return all;
             }
+            let name = format!("{}_held", self.kernel.place_name(place));
+            let dtype = self.dtype_of(place);
+            let local = self.local(&name, dtype, layout.slots(0));
+            all.push(Held { access, local, layout, vars });
         }
         all
     }
 
-    /// The loads that a loop over a fragment makes for every element whatever its value, from places that depend on the element's row alone.
-    fn certain_loads(&self, ring: &Ring, [row, col]: [VarId; 2], work: &[StmtId], body: &[StmtId]) -> Vec<AccessId> {
+    /// The loads of rows that loops over fragments make.
+    fn row_loads(&self, ring: &Ring, work: &[StmtId]) -> Vec<RowLoad> {
         let kernel = self.kernel;
         // What is not known before the work.
-        let mut own: Vec<VarId> = vec![col];
+        let mut own: Vec<VarId> = Vec::new();
         each(kernel, work, &mut |stmt| {
             if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kernel.stmts[stmt].kind {
                 own.push(var);
             }
         });
+        let mut all = Vec::new();
+        for &stmt in work {
+            let StmtKind::Parallel { vars, extents, body } = &kernel.stmts[stmt].kind else { continue };
+            let (&[row, col], Some(fragment)) = (&vars[..], self.fragment_of(body)) else { continue };
+            own.push(col);
+            let mut found = self.certain_loads(body);
+            found.retain(|access| self.is_held(ring, *access, row, &own));
+            let rows = extents[0];
+            all.extend(found.into_iter().map(|access| RowLoad { access, fragment, vars: [row, col], rows }));
+        }
+        all
+    }
+
+    /// The loads that statements make whatever values they find.
+    fn certain_loads(&self, body: &[StmtId]) -> Vec<AccessId> {
+        let kernel = self.kernel;
         let mut found = Vec::new();
         let certain =
             |kind: &&StmtKind| matches!(kind, StmtKind::Let { .. } | StmtKind::Assign { .. } | StmtKind::Store { .. });
@@ -69,13 +102,56 @@ impl<'a> Lowering<'a> {
             match &kernel.exprs[expr].kind {
                 // The other operands are evaluated only for some values of the first.
                 ExprKind::Binary(BinaryOp::And | BinaryOp::Or, a, _) | ExprKind::If(a, _, _) => left.push(*a),
-                ExprKind::Load(access) => found.extend(self.is_held(ring, *access, row, &own).then_some(*access)),
+                ExprKind::Load(access) => found.push(*access),
                 kind => kind.operands(kernel, &mut |operand| left.push(operand)),
             }
         }
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// What the work on a loop's one product reads of tensors anew in every iteration, an element a row, side by side in memory, where the
+    /// producer can find it: that brings these rows to L2 when it asks for the iteration's tiles, as consumers load them much later.
+    pub(super) fn prefetched(&self, plan: &Plan, ring: &Ring) -> Vec<RowLoad> {
+        let (kernel, at) = (self.kernel, &ring.at);
+        let StmtKind::For { body, .. } = &kernel.stmts[at.stmt].kind else { return Vec::new() };
+        let mut products = (0..body.len()).filter(|number| plan.products.contains_key(&body[*number]));
+        let (Some(number), None, None) = (products.next(), products.next(), &ring.shift) else { return Vec::new() };
+        let mut all = self.row_loads(ring, &body[number + 1..]);
+        all.retain(|load| {
+            let Access { place, indices, .. } = &kernel.accesses[load.access];
+            let [row, _] = load.vars;
+            let Some((last, outer)) = indices.split_last() else { return false };
+            matches!(place, Place::Tensor(_))
+                && self.is_next_to(*last, row)
+                && !outer.iter().any(|index| depends_on(kernel, *index, &[row]))
+                && indices.iter().any(|index| depends_on(kernel, *index, &[at.var]))
+                && Slice::new(kernel, plan.loops(), load.vars(kernel).into_iter()).producible(kernel).is_ok()
+        });
+        all
+    }
+
+    /// Whether an index is one more where a variable is.
+    fn is_next_to(&self, index: ExprId, var: VarId) -> bool {
+        let kernel = self.kernel;
+        let ExprKind::Binary(BinaryOp::Add, a, b) = kernel.exprs[index].kind else {
+            return kernel.exprs[index].kind == ExprKind::Var(var);
+        };
+        let is_fixed = |index: ExprId| !depends_on(kernel, index, &[var]);
+        is_fixed(a) && self.is_next_to(b, var) || is_fixed(b) && self.is_next_to(a, var)
+    }
+
+    /// Asks for the lines of L2 that rows lie in, at the iteration that variables stand for now.
+    pub(super) fn prefetch_rows(&mut self, &RowLoad { access, vars: [row, _], rows, .. }: &RowLoad) {
+        let step = LINE / self.dtype_of(self.kernel.accesses[access].place).bytes();
+        let Some(rows) = constant(self.kernel, rows) else { return self.bug("a loop over a fragment without a size") };
+        self.unrolled("line", rows.div_ceil(step), |l, line| {
+            let first = l.eval(line * step);
+            l.vars[row] = Some(Binding::Value(first));
+            let memory = l.memory(access);
+            l.op(OpKind::Prefetch { memory });
+        });
     }
 
     /// Whether what an access reads is the same before and during the work, and its place known from a row: no index is a load, or depends on
@@ -100,11 +176,10 @@ impl<'a> Lowering<'a> {
             self.unrolled("i", layout.slots(0), |l, slot| {
                 let register = l.representative(layout, 0, slot);
                 let position = l.element_position(layout, register);
-                let outer = [0, 1].map(|at| l.vars[vars[at]].replace(Binding::Value(position[at])));
+                vars.iter().zip(position).for_each(|(var, at)| l.vars[*var] = Some(Binding::Value(at)));
                 let memory = l.memory(*access);
                 let value = l.fetch(memory);
                 l.put(*local, slot, value);
-                vars.iter().zip(outer).for_each(|(var, binding)| l.vars[*var] = binding);
             });
         }
     }
@@ -125,11 +200,8 @@ impl<'a> Lowering<'a> {
     /// Whether work reads the slots of a ring only in accesses that are held.
     pub(super) fn reads_no_slot(&self, ring: &Ring, work: &[StmtId], held: &[Held]) -> bool {
         let kernel = self.kernel;
-        accesses(kernel, work).iter().all(|access| match kernel.accesses[*access].place {
-            Place::Buffer(buffer) if ring.loads().any(|load| load.buffer == buffer) => {
-                held.iter().any(|held| held.access == *access)
-            }
-            Place::Buffer(_) | Place::Tensor(_) => true,
-        })
+        let is_slot = |place: Place| ring.loads().any(|load| Place::Buffer(load.buffer) == place);
+        let is_held = |access: &AccessId| held.iter().any(|held| held.access == *access);
+        accesses(kernel, work).iter().all(|access| !is_slot(kernel.accesses[*access].place) || is_held(access))
     }
 }

@@ -17,12 +17,13 @@ impl<'a> Lowering<'a> {
         };
         let then = self.nested(|l| {
             l.enter_channels(roles, 1);
-            let body = &l.kernel.body;
-            let slice = l.slice_for(roles, |_| true);
+            let (kernel, plan) = (l.kernel, &roles.plan);
+            let rows = plan.rings.iter().flat_map(|ring| l.prefetched(plan, ring)).flat_map(|rows| rows.vars(kernel));
+            let slice = Slice::new(kernel, plan.loops(), plan.loads().flat_map(|load| load.vars(kernel)).chain(rows));
             let ahead = l.fill_ahead(roles);
             l.wait_for_previous(split);
             let roles = &Roles { ahead, ..roles.clone() };
-            l.slice(&slice, body, &mut |l, stmt| l.produce_at(roles, &slice, stmt));
+            l.slice(&slice, &kernel.body, &mut |l, stmt| l.produce_at(roles, &slice, stmt));
             for channel in roles.channels.iter().filter(|channel| channel.feeders() > 1) {
                 // A block that has ended must not be arrived at.
                 l.unrolled("i", channel.slots.count, |l, _| {
@@ -35,12 +36,6 @@ impl<'a> Lowering<'a> {
         // Every thread waits: a kernel that is done has waited.
         let otherwise = self.nested(|l| l.wait_for_previous(split));
         self.op(OpKind::If { cond, then, otherwise });
-    }
-
-    /// What the producer executes for these loads.
-    pub(super) fn slice_for(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> Slice {
-        let plan = &roles.plan;
-        Slice::new(self.kernel, plan.loops(), plan.loads().filter(|load| which(load)).flat_map(Load::start))
     }
 
     /// The producer comes to a statement; whether it is one that loads.
@@ -77,6 +72,7 @@ impl<'a> Lowering<'a> {
                     l.either(left, |l| l.set(ahead, ahead - 1), fill);
                 }
             }
+            l.prefetched(&roles.plan, ring).iter().for_each(|rows| l.prefetch_rows(rows));
             for (number, loads) in &ring.fills {
                 let slots = &roles.channels[*number].slots;
                 for load in loads.iter().filter(|load| !begins(load)) {
@@ -90,10 +86,7 @@ impl<'a> Lowering<'a> {
 
     /// The slot of a channel that this partition is at in an iteration of a loop.
     pub(super) fn slot_of(&mut self, slots: &Slots, ring: &Ring) -> ValueId {
-        let iteration = match self.vars[ring.at.var] {
-            Some(Binding::Reg(reg)) => Some(self.read(reg)),
-            Some(Binding::Value(_) | Binding::PerElement(_) | Binding::Inline(_)) | None => None,
-        };
+        let iteration = if let Some(Binding::Reg(reg)) = self.vars[ring.at.var] { Some(self.read(reg)) } else { None };
         self.slot(slots, iteration)
     }
 }

@@ -75,12 +75,11 @@ impl Planner<'_> {
                 && mentions(&kernel.body, buffer) == mentions(lifetime, buffer)
                 && (is_before || touching.next() == Some(stmt));
             let Some(load) = qualifies.then(|| self.load_boxes(stmt, false, operands).ok()).flatten() else { continue };
-            match is_before {
-                true => stay.push(load),
-                false => {
-                    let last = touching.next_back().unwrap_or(stmt);
-                    late.push(Once { loads: vec![load], stays: false, fetched: stmt, last });
-                }
+            if is_before {
+                stay.push(load);
+            } else {
+                let last = touching.next_back().unwrap_or(stmt);
+                late.push(Once { loads: vec![load], stays: false, fetched: stmt, last });
             }
         }
         let stay = Once { loads: stay, stays: true, fetched: first.stmt, last: last.stmt };

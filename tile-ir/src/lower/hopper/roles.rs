@@ -358,10 +358,8 @@ impl Roles {
 /// What is remarked on a loop that warpgroups multiply in.
 fn ring_of_warpgroups(plan: &Plan, number: usize, ring: &Ring) -> String {
     let slots = ring.fills.iter().map(|(channel, _)| plan.channels[*channel].slots).max().unwrap_or(0);
-    let mut text = match ring.at.stages {
-        Some(_) => format!("warp specialised: a producer fills {slots} slots"),
-        None => format!("warp specialised and pipelined: a producer fills {slots} slots"),
-    };
+    let pipelined = if ring.at.stages.is_some() { "" } else { " and pipelined" };
+    let mut text = format!("warp specialised{pipelined}: a producer fills {slots} slots");
     if number == 0 {
         text += &format!(
             ", {} warpgroup{} with wgmma{}",

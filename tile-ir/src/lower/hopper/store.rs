@@ -99,11 +99,7 @@ impl<'a> Lowering<'a> {
             if kernel.buffers[fragment].scope != Scope::Fragment {
                 return None;
             }
-            // A store by TMA takes no coordinate below 0, and an innermost one only at multiples of 16 bytes.
-            let facts = self.analysis.copies.get(&stmt)?;
-            if !facts.tma_start[1] || !facts.dst_nonnegative.iter().all(|at| *at) {
-                return None;
-            }
+            self.analysis.copies.get(&stmt).filter(|facts| facts.starts_for_tma_stores())?;
             let evict = evict.as_ref().and_then(Eviction::hint);
             Leaving { fragment, place: dst.place, transposed: src.transposed, adds: false, evict }
         } else {
@@ -144,10 +140,8 @@ impl<'a> Lowering<'a> {
         if MmaInput::of(dtype).is_none()
             || !matches!(place, Place::Tensor(_))
             || self.kernel.class.writes != Width::Sixteen
+            || transposed && !dtype.is_half()
         {
-            return None;
-        }
-        if transposed && !dtype.is_half() {
             return None;
         }
         let mut width = ROW_BYTES / dtype.bytes();
@@ -168,15 +162,10 @@ impl<'a> Lowering<'a> {
     /// Whether blocks may read what others of them have put into a tensor.
     fn is_handed_on(&self, place: Place) -> bool {
         let kernel = self.kernel;
-        if !kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::LastArriver { .. })) {
-            return false;
-        }
+        let waits = |s: &Stmt| matches!(s.kind, StmtKind::LastArriver { .. });
         let reads = |expr: &Expr| matches!(expr.kind, ExprKind::Load(access) if kernel.accesses[access].place == place);
-        kernel.exprs.values().any(reads)
-            || kernel
-                .stmts
-                .values()
-                .any(|s| matches!(&s.kind, StmtKind::Tile(TileOp::Copy { src, .. }) if src.place == place))
+        let copies = |s: &Stmt| matches!(&s.kind, StmtKind::Tile(TileOp::Copy { src, .. }) if src.place == place);
+        kernel.stmts.values().any(waits) && (kernel.exprs.values().any(reads) || kernel.stmts.values().any(copies))
     }
 
     /// Stores a fragment by sub-tiles; false where TMA cannot.
@@ -246,9 +235,10 @@ impl<'a> Lowering<'a> {
                 let base = l.once("sub_tile", (warpgroup * BUFFERS + buffer) * (BLOCK_ROWS * sub.width));
                 let from = l.binary(BinaryOp::Add, first, j * (sub.width / 2));
                 let way = Way { sub: &sub, acc: registers.local, from, staging, base };
-                match by_matrices {
-                    true => l.store_matrices(way, who),
-                    false => l.store_pairs(way, who),
+                if by_matrices {
+                    l.store_matrices(way, who)
+                } else {
+                    l.store_pairs(way, who)
                 }
                 l.op(OpKind::FenceProxyAsync);
                 l.warpgroup_barrier(roles);

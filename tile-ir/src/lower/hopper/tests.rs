@@ -9,6 +9,7 @@ use crate::testing::parsed;
 
 mod clusters;
 mod once;
+mod prefetched;
 mod rows;
 mod skinny;
 mod tf32;

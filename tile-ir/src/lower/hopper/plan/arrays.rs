@@ -179,29 +179,21 @@ impl Planner<'_> {
         let elementwise = |place: Place| elements.iter().any(|access| kernel.accesses[*access].place == place);
         each(kernel, &kernel.body, &mut |stmt| {
             let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, .. }) = &kernel.stmts[stmt].kind else { return };
-            let (Place::Buffer(buffer), Place::Tensor(tensor)) = (src.place, dst.place) else { return };
+            let (Place::Buffer(buffer), Place::Tensor(_)) = (src.place, dst.place) else { return };
             let Some(facts) = self.analysis.copies.get(&stmt) else { return };
-            // A store by TMA takes no coordinate below 0, and an innermost one only at multiples of 16 bytes.
-            let reaches = facts.tma_start[1] && facts.dst_nonnegative.iter().all(|at| *at);
             let dtype = kernel.buffer_dtype(buffer);
             let alike = kernel.place_dtype(dst.place) == kernel.place_dtype(src.place);
-            if !own.contains(&buffer) || !src.start.is_empty() || !reaches || !alike {
+            if !own.contains(&buffer) || !src.start.is_empty() || !facts.starts_for_tma_stores() || !alike {
                 return;
             }
-            let (ParamKind::Tensor { shape, .. }, [rows, cols]) =
-                (&kernel.params[tensor].kind, kernel.buffer_extents(buffer))
-            else {
-                return;
-            };
+            let [rows, cols] = kernel.buffer_extents(buffer) else { return };
             let asked = kernel.buffers[buffer].swizzle != SwizzleRequest::Auto;
             let made = match elementwise(src.place) || asked {
                 true => SharedLayout::row_major(*rows, *cols, dtype),
                 false => SharedLayout::automatic(*rows, *cols, dtype),
             };
             let Some(tile) = layouts.shared.get(&buffer).copied().or(made.ok()) else { return };
-            let missing = shape.len().saturating_sub(facts.extents.len());
-            let extents: Vec<u32> = std::iter::repeat_n(1, missing).chain(facts.extents.iter().copied()).collect();
-            if let Ok(boxes) = TmaPlan::new(&extents, &tile, 1) {
+            if let Ok(boxes) = TmaPlan::new(&facts.spanning(facts.dst.len()), &tile, 1) {
                 layouts.shared.insert(buffer, tile);
                 all.insert(stmt, boxes);
             }

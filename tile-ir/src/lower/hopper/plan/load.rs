@@ -101,16 +101,10 @@ impl Planner<'_> {
                     "a tile of `{name}` is not known to begin at a multiple of {TMA_START_BYTES} bytes in its row, as TMA needs it"
                 ));
             }
-            let rank = facts.src.len();
-            // The tile has an extent along every axis of the tensor: 1 along leading ones that it does not span.
-            let missing = rank.saturating_sub(facts.extents.len());
-            let extra = facts.extents.len().saturating_sub(rank);
-            let tile: Vec<u32> =
-                std::iter::repeat_n(1, missing).chain(facts.extents[extra..].iter().copied()).collect();
             let axes = std::array::from_fn(|axis| in_loop && self.is_invariant(&src.start, axis));
             let shared = Sharing::new(self.cluster, axes);
             let parts = shared.map_or(1, |sharing| sharing.blocks());
-            let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| e.to_string())?;
+            let boxes = TmaPlan::new(&facts.spanning(facts.src.len()), &layout, parts).map_err(|e| e.to_string())?;
             Ok(Transport::Boxes { layout, boxes, shared })
         })
     }

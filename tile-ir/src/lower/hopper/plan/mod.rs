@@ -230,17 +230,12 @@ impl Planner<'_> {
             let StmtKind::For { body, .. } = &kernel.stmts[ring.at.stmt].kind else { continue };
             each(kernel, body, &mut |stmt| ring.meets |= self.touched(stmt).iter().any(|(b, ..)| own.contains(b)));
         }
-        let loads = rings.iter().flat_map(Ring::loads).chain(once.iter().copied());
+        let loads = || rings.iter().flat_map(Ring::loads).chain(once.iter().copied());
         let stmts = self.loops.iter().map(|l| l.stmt).collect();
-        Slice::new(kernel, stmts, loads.flat_map(|load| load.start())).producible(kernel)?;
-        let groups = match shifts.iter().any(Option::is_some) {
-            true => 1,
-            false => self.groups(consumers, !own.is_empty())?,
-        };
+        Slice::new(kernel, stmts, loads().flat_map(|load| load.vars(kernel))).producible(kernel)?;
+        let groups = if shifts.iter().any(Option::is_some) { 1 } else { self.groups(consumers, !own.is_empty())? };
         layouts.shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
-        for load in rings.iter().flat_map(Ring::loads).chain(once.iter().copied()) {
-            layouts.shared.extend(load.layout().map(|layout| (load.buffer, *layout)));
-        }
+        layouts.shared.extend(loads().filter_map(|load| Some((load.buffer, *load.layout()?))));
         let own_stores = self.own_stores(&own, &mut layouts);
         let others = self.other_bytes(&once, &own, consumers * groups);
         self.fits(&mut channels, others, !own.is_empty(), span)?;
@@ -591,10 +586,7 @@ impl Plan {
 
     /// The ring, where there is one alone.
     pub(super) fn only_ring(&self) -> Option<&Ring> {
-        match &self.rings[..] {
-            [ring] => Some(ring),
-            _ => None,
-        }
+        if let [ring] = &self.rings[..] { Some(ring) } else { None }
     }
 
     /// The channel of an array.

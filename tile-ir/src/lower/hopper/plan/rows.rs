@@ -69,7 +69,7 @@ impl Planner<'_> {
         let loads = at.loads.iter().map(|stmt| self.load_rows(*stmt)).collect::<Result<Vec<Load>, _>>()?;
         let buffers: Vec<BufferId> = loads.iter().map(|load| load.buffer).collect();
         let last_read = Some(self.reads(&buffers, at, body)?);
-        Slice::new(kernel, vec![at.stmt], loads.iter().flat_map(Load::start)).producible(kernel)?;
+        Slice::new(kernel, vec![at.stmt], loads.iter().flat_map(|load| load.vars(kernel))).producible(kernel)?;
         let trips = self.trips(at.range);
         // Round an outer loop a slot is filled again.
         let once = kernel.body.contains(&at.stmt) && trips.is_some_and(|trips| trips <= stages);

@@ -48,6 +48,9 @@ impl<'t> Parser<'t> {
                 let read = self.cursor.eat_word("read");
                 Ok(OpKind::BulkWait { pending: self.cursor.integer_of()?, read })
             }
+            "prefetch" if self.cursor.eat_words(&["line", "of"]) => {
+                Ok(OpKind::Prefetch { memory: self.memory(false)?.0 })
+            }
             "prefetch" => Ok(OpKind::PrefetchMap { map: self.map()? }),
             "raise" | "lower" => {
                 self.cursor.expect_words(&["registers", "to"])?;

@@ -1,0 +1,80 @@
+//! Rows that the producer asks for ahead of the work on a product.
+
+use crate::ir::Target;
+use crate::lower::lower_bound;
+use crate::lowered::visit::{count, each};
+use crate::lowered::{OpKind, Program, Unroll};
+use crate::testing::parsed;
+
+/// A product of 128 x 128 x 64 a step whose elements are multiplied by `scale`; `indices` stand at the loop's beginning.
+fn scaled(indices: &str, scale: &str) -> Program {
+    let kernel = parsed(&format!(
+        "kernel scaled(
+            a: &Tensor<bf16, (M, K)>,
+            b: &Tensor<bf16, (N, K)>,
+            scales: &Tensor<f32, (STEPS, M)>,
+            narrow: &Tensor<bf16, (STEPS, M)>,
+            across: &Tensor<f32, (M, STEPS)>,
+            groups: &mut Tensor<u32, (STEPS,)>,
+            c: &mut Tensor<bf16, (M, N)>,
+        ) {{
+            let [j, i] = blocks([ceil_div(N, 128), ceil_div(M, 128)]);
+            let [t] = threads([256]);
+            let mut a_s = alloc_shared::<bf16>([128, 64]);
+            let mut b_s = alloc_shared::<bf16>([128, 64]);
+            let mut part = alloc_fragment::<f32>([128, 128]);
+            let mut acc = alloc_fragment::<f32>([128, 128]);
+            fill(&mut acc, 0.0f32);
+            for k in pipelined(0..ceil_div(K, 64), 4) {{
+                copy(a.at([i * 128, k * 64]), &mut a_s);
+                copy(b.at([j * 128, k * 64]), &mut b_s);
+                {indices}
+                gemm(&a_s, b_s.t(), &mut part).clear();
+                for [row, col] in parallel([128, 128]) {{
+                    acc[[row, col]] = acc[[row, col]] + part[[row, col]] * {scale};
+                }}
+            }}
+            copy(&acc, c.at_mut([i * 128, j * 128]));
+        }}"
+    ));
+    lower_bound(&crate::testing::bound(&kernel), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"))
+}
+
+/// How many lines each prefetch of a program is of.
+fn lines(program: &Program) -> Vec<i64> {
+    let mut all = Vec::new();
+    each(&program.body, &mut |op| {
+        if let OpKind::For { end, unroll: Unroll::Full, body, .. } = &op.kind
+            && matches!(&body[..], [op] if matches!(op.kind, OpKind::Prefetch { .. }))
+        {
+            all.extend(program.values[*end].kind.as_int());
+        }
+    });
+    assert_eq!(all.len(), count(&program.body, &|op| matches!(op, OpKind::Prefetch { .. })), "{program}");
+    all
+}
+
+#[test]
+fn rows_of_a_step_are_asked_for_by_the_producer() {
+    assert_eq!(lines(&scaled("", "scales.masked([k, i * 128 + row])")), [4], "128 rows of 4 bytes");
+    assert_eq!(lines(&scaled("", "narrow.masked([k, row + i * 128]).cast::<f32>()")), [2], "128 rows of 2 bytes");
+    // An index that loads have no use for is the producer's all the same.
+    let program = scaled("let group: usize = k / 2;", "scales.masked([group, i * 128 + row])");
+    assert_eq!(lines(&program), [4]);
+}
+
+/// A line for each row, rows that every step reads, or an address that the producer does not find: nothing is asked for.
+#[test]
+fn other_rows_are_left_to_the_consumers() {
+    let scales = [
+        "across.masked([i * 128 + row, k])",
+        "scales.masked([k, i * 128 + row * 2])",
+        "scales.masked([0, i * 128 + row])",
+        "scales.masked([k, j * 128 + col])",
+    ];
+    for scale in scales {
+        assert_eq!(lines(&scaled("", scale)), [0; 0], "{scale}");
+    }
+    let written = "let group: usize = groups.masked([k]).cast::<usize>();";
+    assert_eq!(lines(&scaled(written, "scales.masked([group, i * 128 + row])")), [0; 0], "{written}");
+}
