@@ -48,6 +48,7 @@ struct Life {
 /// Gives each array, in the order of their first uses, the lowest bytes that no array has which is in use at the same time.
 fn overlay(program: &mut Program) {
     let lives = lives(program);
+    program.shared.iter_mut().filter(|(id, _)| !lives.contains_key(id)).for_each(|(_, array)| array.offset = 0);
     let mut order: Vec<(SharedId, &Life)> = lives.iter().map(|(id, life)| (*id, life)).collect();
     order.sort_by_key(|(_, life)| *life.at.start());
     let mut placed: Vec<(SharedId, &Life)> = Vec::new();

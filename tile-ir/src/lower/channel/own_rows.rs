@@ -42,11 +42,13 @@ impl Pieces {
 }
 
 impl Lowering<'_> {
-    /// Whether every warp can copy what it reads of the arrays that the loop loads, and an iteration stores to no shared array.
-    pub(super) fn has_own_rows(&self, split: &Split, body: &[StmtId]) -> bool {
+    /// The arrays that the loop loads, in the order of their loads, where every warp can copy what it reads of them, and an iteration stores to no shared array.
+    pub(super) fn own_rows(&self, split: &Split, body: &[StmtId]) -> Option<Vec<BufferId>> {
         let kernel = self.kernel;
         let (loads, rest) = body.split_at(split.loads);
-        let mut arrays = split.shared(kernel).peekable();
+        let load = |array: BufferId| loads.iter().position(|stmt| mentions(kernel, *stmt, array));
+        let mut arrays: Vec<BufferId> = split.shared(kernel).collect();
+        arrays.sort_by_key(|array| load(*array));
         let mut stores = false;
         each(kernel, rest, &mut |stmt| {
             stores |= effects(kernel, stmt).iter().any(|effect| match effect {
@@ -56,14 +58,14 @@ impl Lowering<'_> {
                 _ => false,
             });
         });
-        arrays.peek().is_some()
-            && !stores
-            && arrays.all(|buffer| {
-                let mut loads = loads.iter().filter(|stmt| mentions(kernel, **stmt, buffer));
-                loads.all(|load| self.copies_rows(*load, buffer))
-                    && self.is_the_warps(rest, buffer)
-                    && !is_touched_outside(kernel, buffer, body)
-            })
+        let is_own = |&array: &BufferId| {
+            let mut loads = loads.iter().filter(|stmt| mentions(kernel, **stmt, array));
+            loads.next().is_some_and(|load| self.copies_rows(*load, array))
+                && loads.next().is_none()
+                && self.is_the_warps(rest, array)
+                && !is_touched_outside(kernel, array, body)
+        };
+        (!stores && !arrays.is_empty() && arrays.iter().all(is_own)).then_some(arrays)
     }
 
     /// Whether a load is one copy into all of an array of 16-bit elements, of which each thread has pieces of its warp's rows.

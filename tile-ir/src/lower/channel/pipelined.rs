@@ -22,7 +22,7 @@
 //! for i { if there is a next { load(next) }; compute(slot); if there is a next { store(other slot) }; barrier }
 //! ```
 
-use super::super::uses::declared;
+use super::super::uses::{declared, mentions, touches};
 use super::super::*;
 use super::registers::{Held, Way};
 use crate::analysis::SharedLoad;
@@ -38,9 +38,9 @@ enum Transport {
     /// Each thread's groups of `cp.async`, one an iteration, whether or not there is such an iteration, so that they can be counted; the
     /// thread awaits its group, and then the block a barrier.
     AsyncCopies,
-    /// Groups of `cp.async`, by which every warp copies the rows that it alone reads ([`own_rows`](super::own_rows)): a barrier of the warp follows the
-    /// wait, and another one releases an iteration's slot at its end, which is filled again at once.
-    WarpCopies,
+    /// Groups of `cp.async`, one for each of these arrays an iteration, by which every warp copies the rows that it alone reads ([`own_rows`](super::own_rows)): an array is
+    /// awaited where it is first used, with a barrier of the warp, and another one releases an iteration's slot at its end, which is filled again at once.
+    WarpCopies(Vec<BufferId>),
     /// Each thread's registers, which hold an iteration's elements until the one before is done.
     Registers(Vec<Held>),
 }
@@ -75,7 +75,7 @@ impl Pipeline<'_> {
         match self.transport {
             Transport::Registers(_) => 1,
             Transport::OwnArrays | Transport::Stores | Transport::AsyncCopies => self.stages - 1,
-            Transport::WarpCopies => self.stages,
+            Transport::WarpCopies(_) => self.stages,
         }
     }
 }
@@ -103,7 +103,9 @@ impl<'a> Lowering<'a> {
         }
         let transport = match (self.held(&split, body, stages), transport) {
             (Some(held), _) => Transport::Registers(held),
-            (None, Transport::AsyncCopies) if self.has_own_rows(&split, body) => Transport::WarpCopies,
+            (None, Transport::AsyncCopies) => {
+                self.own_rows(&split, body).map_or(Transport::AsyncCopies, Transport::WarpCopies)
+            }
             (None, transport) => transport,
         };
         let (name, ty) = (kernel.vars[var].name.clone(), self.index_type(var));
@@ -115,12 +117,11 @@ impl<'a> Lowering<'a> {
         let mut pipeline = Pipeline { var, body, split, copies, shared, transport, end, step, stages };
         self.declare_copies(&mut pipeline);
         self.remark_stages(&pipeline);
-        let own_rows = matches!(pipeline.transport, Transport::WarpCopies);
-        if own_rows {
-            self.own_rows.extend(pipeline.split.shared(kernel));
+        if let Transport::WarpCopies(arrays) = &pipeline.transport {
+            self.own_rows.extend(arrays);
         }
         self.fill_slots(&pipeline, start);
-        if own_rows {
+        if let Transport::WarpCopies(_) = pipeline.transport {
             // What the block stored before is read in the loop, which has no barrier of the block.
             self.op(OpKind::Barrier);
         }
@@ -195,7 +196,7 @@ impl<'a> Lowering<'a> {
 
     /// Every thread has issued its part of an iteration's loads.
     fn issued(&mut self, transport: &Transport) {
-        if matches!(transport, Transport::AsyncCopies | Transport::WarpCopies) {
+        if matches!(transport, Transport::AsyncCopies) {
             self.op(OpKind::AsyncCommit);
         }
     }
@@ -205,11 +206,7 @@ impl<'a> Lowering<'a> {
         match transport {
             Transport::OwnArrays => return,
             Transport::AsyncCopies => self.op(OpKind::AsyncWait { pending: newer }),
-            Transport::WarpCopies => {
-                self.op(OpKind::AsyncWait { pending: newer });
-                return self.op(OpKind::WarpBarrier);
-            }
-            Transport::Stores | Transport::Registers(_) => {}
+            Transport::Stores | Transport::Registers(_) | Transport::WarpCopies(_) => {}
         }
         self.op(OpKind::Barrier);
     }
@@ -250,7 +247,7 @@ impl<'a> Lowering<'a> {
         let text = format!(
             "{} in {stages} stages of {bytes} bytes a block{}: up to {ahead} bytes a block are in flight, {} a thread",
             names.join(", "),
-            if matches!(pipeline.transport, Transport::WarpCopies) { ", each warp its own rows" } else { "" },
+            if matches!(pipeline.transport, Transport::WarpCopies(_)) { ", each warp its own rows" } else { "" },
             ahead.div_ceil(threads)
         );
         self.remark_here(RemarkKind::Choice, text);
@@ -292,15 +289,28 @@ impl<'a> Lowering<'a> {
     /// The loads of iteration `index`, if there is such an iteration, into the slots `slot`.
     fn issue(&mut self, pipeline: &Pipeline<'a>, index: ValueId, slot: Slot) {
         let (var, loads) = (pipeline.var, &pipeline.body[..pipeline.split.loads]);
-        self.when(index.below(pipeline.end), |l| {
+        let arrays = if let Transport::WarpCopies(arrays) = &pipeline.transport { &arrays[..] } else { &[] };
+        let exists = self.eval(index.below(pipeline.end));
+        let load = |l: &mut Self| {
             l.select(pipeline, slot);
             let (name, ty) = (format!("{}_ahead", l.kernel.vars[var].name), l.index_type(var));
             let reg = l.reg(&name, ty, false);
             l.define(reg, index);
             let needed = l.needed(loads, loads);
-            l.beside(var, Binding::Reg(reg), loads, |l| l.block(&needed));
-        });
-        self.issued(&pipeline.transport);
+            l.beside(var, Binding::Reg(reg), loads, |l| {
+                for stmt in needed {
+                    l.block(&[stmt]);
+                    if arrays.iter().any(|array| touches(l.kernel, stmt, *array)) {
+                        l.op(OpKind::AsyncCommit);
+                    }
+                }
+            });
+        };
+        if arrays.is_empty() {
+            self.when(exists, load);
+            return self.issued(&pipeline.transport);
+        }
+        self.either(exists, load, |l| arrays.iter().for_each(|_| l.op(OpKind::AsyncCommit)));
     }
 
     /// Fills the slots of the iterations before which the loop is entered.
@@ -329,19 +339,35 @@ impl<'a> Lowering<'a> {
         self.begin(pipeline, index, slot);
         self.block(&pipeline.body[pipeline.split.loads..own]);
         self.span = span;
-        let is_released_later = matches!(pipeline.transport, Transport::WarpCopies);
-        self.await_slot(&pipeline.transport, pipeline.ahead() - 1);
-        if is_released_later {
-            self.block(&pipeline.body[own..]);
+        if let Transport::WarpCopies(arrays) = &pipeline.transport {
+            self.awaited_by_warp(arrays, pipeline.stages, &pipeline.body[own..]);
             self.span = span;
             self.op(OpKind::WarpBarrier);
+            let later = self.read(index);
+            let later = self.ahead(pipeline, later, pipeline.ahead());
+            return self.issue(pipeline, later, filled);
         }
+        self.await_slot(&pipeline.transport, pipeline.ahead() - 1);
         let later = self.read(index);
         let later = self.ahead(pipeline, later, pipeline.ahead());
         self.issue(pipeline, later, filled);
         self.select(pipeline, slot);
-        if !is_released_later {
-            self.block(&pipeline.body[own..]);
+        self.block(&pipeline.body[own..]);
+    }
+
+    /// The work of an iteration, each of whose arrays is awaited before the first statement that uses it.
+    fn awaited_by_warp(&mut self, arrays: &[BufferId], stages: u32, work: &[StmtId]) {
+        let mut there = 0;
+        for &stmt in work {
+            let used = arrays.iter().rposition(|array| mentions(self.kernel, stmt, *array)).map_or(0, |at| at + 1);
+            if used > there {
+                there = used;
+                // The groups that were issued after that of the last array that is used.
+                let newer = stages * arrays.len() as u32 - used as u32;
+                self.op(OpKind::AsyncWait { pending: newer });
+                self.op(OpKind::WarpBarrier);
+            }
+            self.block(&[stmt]);
         }
     }
 
