@@ -66,3 +66,70 @@ fn every_group_is_multiplied_with_its_own_matrix() {
         }
     }
 }
+
+/// `y = x u[t]^T` and `z = x w[t]^T`, added over the `steps` tiles of 64 rows of `u` and `w`: four warps, each of which copies 16 rows of both.
+#[tile_kernel(instances(STAGES in [2, 3, 5], ROLLED in [false, true]))]
+pub fn rings<const STAGES: usize, const ROLLED: bool>(
+    x: &Tensor<f16, (Fixed<16>, Fixed<64>)>,
+    u: &Tensor<f16, (R, Fixed<64>)>,
+    w: &Tensor<f16, (R, Fixed<64>)>,
+    y: &mut Tensor<f32, (Fixed<64>, Fixed<16>)>,
+    z: &mut Tensor<f32, (Fixed<64>, Fixed<16>)>,
+    steps: usize,
+) {
+    blocks([1]);
+    threads([128]);
+    let mut x_s = alloc_shared::<f16>([16, 64]);
+    let mut u_s = alloc_shared::<f16>([64, 64]);
+    let mut w_s = alloc_shared::<f16>([64, 64]);
+    let mut first = alloc_fragment::<f32>([64, 16]);
+    let mut second = alloc_fragment::<f32>([64, 16]);
+    clear(&mut first);
+    clear(&mut second);
+    copy(x.at([0, 0]), &mut x_s);
+    if ROLLED {
+        for step in pipelined(0..steps, STAGES).schedule(Rolled) {
+            copy(u.at([step * 64, 0]), &mut u_s);
+            copy(w.at([step * 64, 0]), &mut w_s);
+            gemm(&x_s, u_s.t(), &mut first).grouped();
+            gemm(&x_s, w_s.t(), &mut second).grouped();
+        }
+    } else {
+        for step in pipelined(0..steps, STAGES).schedule(Cooperative) {
+            copy(u.at([step * 64, 0]), &mut u_s);
+            copy(w.at([step * 64, 0]), &mut w_s);
+            gemm(&x_s, u_s.t(), &mut first).grouped();
+            gemm(&x_s, w_s.t(), &mut second).grouped();
+        }
+    }
+    copy(&first, y.at_mut([0, 0]));
+    copy(&second, z.at_mut([0, 0]));
+}
+
+#[test]
+fn each_warp_has_a_ring_of_its_own() {
+    // None, fewer and more steps than slots, and rows that the last step lacks.
+    for (rows, steps) in [(64, 0), (64, 1), (128, 2), (150, 3), (640, 10), (700, 11)] {
+        let tensor =
+            |count: usize, by: usize| -> Vec<f16> { (0..count).map(|i| f16::from_f32(element(i + by))).collect() };
+        let (x, u, w) = (tensor(16 * 64, 0), tensor(rows * 64, 3), tensor(rows * 64, 8));
+        let wanted = |of: &[f16]| -> Vec<f32> {
+            let sum = |at: usize, row: usize| -> f32 {
+                (0..64).map(|l| x[at / 16 % 16 * 64 + l].to_f32() * of[row * 64 + l].to_f32()).sum()
+            };
+            let all = |at: usize| (0..steps).map(move |step| step * 64 + at / 256 * 16 + at % 16);
+            (0..64 * 16).map(|at| all(at).filter(|row| *row < rows).map(|row| sum(at, row)).sum()).collect()
+        };
+        for device in devices() {
+            let x = device.tensor(&x, [16, 64]).unwrap();
+            let [u_t, w_t] = [&u, &w].map(|of| device.tensor(of, [rows, 64]).unwrap());
+            for (stages, rolled) in [(2, false), (3, false), (5, false), (2, true), (3, true), (5, true)] {
+                let [mut y, mut z] = [0, 1].map(|_| device.tensor(&vec![f32::NAN; 64 * 16], [64, 16]).unwrap());
+                let params = RingsParams { STAGES: stages, ROLLED: rolled };
+                rings::instance(&device, params).unwrap().launch(&x, &u_t, &w_t, &mut y, &mut z, steps).unwrap();
+                let text = format!("{params:?} {rows} {steps} on {}", device.label());
+                assert_eq!((y.to_vec().unwrap(), z.to_vec().unwrap()), (wanted(&u), wanted(&w)), "{text}");
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@ use super::pipelined::is_touched_outside;
 use crate::analysis::SharedLoad;
 use crate::ir::pipeline::Split;
 
-/// What a thread copies of the rows of its warp: 16-byte pieces below one another.
+/// What a thread copies of the rows of its warp: pieces below one another, each an asynchronous copy.
 #[derive(Clone, Copy)]
 pub(super) struct Pieces {
     /// Rows of a warp.
