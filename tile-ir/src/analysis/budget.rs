@@ -67,8 +67,7 @@ pub(super) fn on_target(kernel: &BoundKernel, target: Target) -> Vec<Diagnostic>
     let most = u64::from(target.max_shared_bytes());
     let Some((buffer, _)) = arrays.first().filter(|_| total > most) else { return vec![] };
     // Whether arrays that are used one after the other may share bytes, the pass `place` finds out.
-    let at_once = at_once(kernel, &arrays);
-    if at_once.saturating_add(scratch) <= most {
+    if at_once(kernel, &arrays).saturating_add(scratch) <= most {
         return vec![];
     }
     let message = format!(

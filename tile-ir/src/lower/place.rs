@@ -58,8 +58,7 @@ fn overlay(program: &mut Program) {
         let first = *life.at.start();
         let (mut before, mut during): (Vec<_>, Vec<_>) = placed.iter().partition(|(_, other)| *other.at.end() < first);
         during.sort_by_key(|(other, _)| program.shared[*other].offset);
-        let SharedArray { len, dtype, align, .. } = program.shared[id];
-        let bytes = len.saturating_mul(dtype.bytes());
+        let (bytes, align) = (program.shared[id].bytes(), program.shared[id].align);
         let mut offset = 0u32;
         for array in during.iter().map(|(other, _)| &program.shared[*other]) {
             if offset.saturating_add(bytes) > array.offset {

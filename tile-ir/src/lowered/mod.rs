@@ -316,9 +316,14 @@ pub struct SharedArray {
 }
 
 impl SharedArray {
+    /// Bytes, of all slots together.
+    pub fn bytes(&self) -> u32 {
+        self.len.saturating_mul(self.dtype.bytes())
+    }
+
     /// The byte behind its last one.
     pub fn end(&self) -> u32 {
-        self.offset.saturating_add(self.len.saturating_mul(self.dtype.bytes()))
+        self.offset.saturating_add(self.bytes())
     }
 }
 

@@ -121,14 +121,13 @@ impl Decode {
         [sequences, most, page]: [usize; 3],
     ) -> DecodeParams {
         let tiles = self.tiles(heads, key_heads);
-        let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
         let has_clusters = device.supports(Target::Sm90a);
         let may_have_eight = d == 128 && page.is_multiple_of(CLUSTER_WARPS * KEYS) && self.splits.is_none();
         let Cut { splits, cluster, ring, warps } = self.cut::<T>(
             has_clusters.then_some(may_have_eight),
             sequences * tiles,
             key_heads,
-            most * page / (warps * KEYS),
+            most * page / (warps::<T>() * KEYS),
         );
         // Rows that are kept of a block's 16.
         let is_half = size_of::<T>() == 2 && heads <= ROWS / 2 * key_heads && self.queries <= 1;
@@ -169,7 +168,6 @@ impl Decode {
             };
             return Cut { splits, cluster: splits, ring, warps };
         }
-        let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
         let is_own = |splits: usize| {
             let blocks = splits * heads;
             let is_short = steps.div_ceil(splits) <= FEW_STEPS;
@@ -178,7 +176,7 @@ impl Decode {
         let few = at_most((MULTIPROCESSORS / heads).min(steps));
         let many = || at_most((2 * MULTIPROCESSORS / heads).min(steps / 2));
         let splits = wanted.unwrap_or_else(|| if is_own(few) { few } else { many() });
-        Cut { splits, cluster: 1, ring: if is_own(splits) { OWN_RING } else { SHARED_RING }, warps }
+        Cut { splits, cluster: 1, ring: if is_own(splits) { OWN_RING } else { SHARED_RING }, warps: warps::<T>() }
     }
 }
 
@@ -309,9 +307,14 @@ pub fn append_and_decode<T: Float>(
     kernel.launch_on(on, keys, values, o, qkv, cosines, sines, q_norm, k_norm, pages, lengths, scale as f32, epsilon)
 }
 
+/// Warps of a block that is in no cluster of longer sequences.
+const fn warps<T>() -> usize {
+    if size_of::<T>() == 2 { WARPS } else { 1 }
+}
+
 /// What PAGE must be a multiple of for [`decode`].
 pub const fn decode_page<T>() -> usize {
-    KEYS * if size_of::<T>() == 2 { WARPS } else { 1 }
+    KEYS * warps::<T>()
 }
 
 /// Whether [`prefill`] takes heads of `d` elements of this type and pages of `page` keys.

@@ -150,13 +150,14 @@ impl<'a> Lowering<'a> {
     /// The loop, once: a register holds the slot of the iteration, another one the slot that is filled.
     fn rolled(&mut self, pipeline: &Pipeline<'a>, reg: RegId, start: ValueId) {
         let stages = pipeline.stages;
-        let slot = self.reg("slot", ValueType::Index, true);
-        self.define(slot, 0);
+        let mut counter = |name: &str, first: u32| {
+            let reg = self.reg(name, ValueType::Index, true);
+            self.define(reg, first);
+            reg
+        };
         let ahead = pipeline.ahead() % stages;
-        let filled = if ahead == 0 { slot } else { self.reg("filled", ValueType::Index, true) };
-        if ahead > 0 {
-            self.define(filled, ahead);
-        }
+        let slot = counter("slot", 0);
+        let filled = if ahead == 0 { slot } else { counter("filled", ahead) };
         self.loop_over(reg, [start, pipeline.end, pipeline.step], Unroll::By(1), |l| {
             l.iteration(pipeline, reg, [slot, filled].map(Slot::Counted));
             for counted in BTreeSet::from([slot, filled]) {
