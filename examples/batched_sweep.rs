@@ -20,7 +20,7 @@ use tile_bench::problem::{Contender, Problem};
 use tile_bench::race::{OURS, Options, race};
 use tile_bench::report::Row;
 use tile_kernel_examples::suites::batches::{Batches, Buffers};
-use tile_kernels::gemm::batched::{Batch, Shape, Tile, launch_tile};
+use tile_kernels::gemm::batched::{Shape, Tile, launch_tile};
 use tile_kernels::gemm::{GemmElement, gemm_batched};
 use tile_runtime::kernel::Target;
 use tile_runtime::prelude::*;
@@ -107,7 +107,7 @@ fn tiles<T: Real>(device: &Device, problem: &Batches<T>) -> Vec<Tile> {
 }
 
 /// Every tile in every layout, all at once: most of the time is compilation.
-fn check<T: Batch<T> + GemmElement + Real>(device: &Device, layouts: &[[bool; 2]]) -> Result<()> {
+fn check<T: GemmElement + Real>(device: &Device, layouts: &[[bool; 2]]) -> Result<()> {
     layouts.into_par_iter().try_for_each(|stored| {
         let [batches, m, n, k] = RAGGED;
         let problem = Batches::<T>::new(batches, [m, n, k], *stored);
@@ -121,7 +121,7 @@ fn check<T: Batch<T> + GemmElement + Real>(device: &Device, layouts: &[[bool; 2]
     })
 }
 
-fn sweep<T: Batch<T> + GemmElement + Real>(
+fn sweep<T: GemmElement + Real>(
     device: &Device,
     blas: Option<&Blas>,
     layouts: &[[bool; 2]],
@@ -164,7 +164,7 @@ fn sweep<T: Batch<T> + GemmElement + Real>(
     Ok(())
 }
 
-fn measure<T: Batch<T> + GemmElement + Real>(
+fn measure<T: GemmElement + Real>(
     device: &Device,
     blas: Option<&Blas>,
     problem: &Batches<T>,

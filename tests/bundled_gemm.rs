@@ -197,7 +197,7 @@ fn many_products_at_once() {
 }
 
 /// Every tile of the batched kernel, on matrices that it does not divide.
-fn batches_by_tile<T: batched::Batch<f32> + Real>(fetched: bool) {
+fn batches_by_tile<T: Real>(fetched: bool) {
     for stored @ [a_transposed, b_transposed] in LAYOUTS {
         let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, fetched, asynchronous: true };
         for tile in shape.tiles(size_of::<T>() as u32) {

@@ -3,7 +3,7 @@
 
 use tile_kernel_examples::data::{Real, hash, integers, normal};
 use tile_kernel_examples::gemm::{Case, LAYOUTS, product};
-use tile_kernels::gemm::parts::{Parts, PartsElement};
+use tile_kernels::gemm::parts::{self, Parts};
 use tile_kernels::gemm::{Choice, Gemm, GemmElement, Precision, candidates, gemm, gemm_by};
 use tile_runtime::prelude::*;
 
@@ -12,7 +12,7 @@ fn shape(transposed: bool, rows: usize, cols: usize) -> [usize; 2] {
 }
 
 /// A launch gives the product of the CPU.
-fn check<T: PartsElement<U> + GemmElement<U> + Real, U: Real>(
+fn check<T: GemmElement<U> + Real, U: Real>(
     device: &Device,
     parts: Parts,
     shape: [usize; 3],
@@ -23,7 +23,7 @@ fn check<T: PartsElement<U> + GemmElement<U> + Real, U: Real>(
     let launch = |a: TensorView<'_, T, 2>,
                   b: TensorView<'_, T, 2>,
                   c: TensorViewMut<'_, U, 2>,
-                  options: &Gemm<'_, T>| { T::launch_parts(device, parts, a, b, c, options) };
+                  options: &Gemm<'_, T>| { parts::launch(device, parts, a, b, c, options) };
     if let Err(wrong) = Case::<T, U>::new(shape, stored, [pad, pad, 0]).check(device, precision, launch) {
         panic!("{parts:?}: {wrong}");
     }
@@ -36,7 +36,7 @@ fn drawn(seed: usize, limit: usize) -> usize {
 
 /// Every tile in every layout on ragged shapes, with parts beyond the end of K among them. The checked simulator, which goes lane by lane,
 /// takes a share.
-fn every_tile<T: PartsElement<U> + GemmElement<U> + Real, U: Real>(device: &Device, bytes: u32, share: usize) {
+fn every_tile<T: GemmElement<U> + Real, U: Real>(device: &Device, bytes: u32, share: usize) {
     for (number, parts) in Parts::samples(bytes).enumerate() {
         for (place, stored) in LAYOUTS.into_iter().enumerate() {
             let seed = 4 * number + place;
@@ -117,7 +117,7 @@ fn the_same_bits_at_every_launch() {
             let (da, db) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
             for _ in 0..3 {
                 let mut c = device.zeros::<f32, 2>([m, n]).unwrap();
-                f32::launch_parts(device, parts, &da, &db, &mut c, &Gemm::nt()).unwrap();
+                parts::launch(device, parts, &da, &db, &mut c, &Gemm::nt()).unwrap();
                 found.push(hash(&c.to_vec().unwrap()));
             }
         }
@@ -133,6 +133,6 @@ fn too_many_parts_are_refused() {
     let mut c = device.zeros::<f32, 2>([8, 64]).unwrap();
     for slots in [0, 1057] {
         let parts = Parts { slots, ..Parts::samples(4).next().unwrap() };
-        assert!(f32::launch_parts(&device, parts, &a, &b, &mut c, &Gemm::nt()).is_err(), "{slots}");
+        assert!(parts::launch(&device, parts, &a, &b, &mut c, &Gemm::nt()).is_err(), "{slots}");
     }
 }

@@ -5,7 +5,7 @@ use tile_ir::ir::{Dtype, Instance, Target};
 use tile_ir::lowered::{Program, RemarkKind};
 use tile_kernel_examples::gemm::{Case, LAYOUTS};
 use tile_kernels::gemm::Precision;
-use tile_kernels::gemm::split::{Split, SplitElement, gemm_cluster, gemm_slots};
+use tile_kernels::gemm::split::{self, Split, gemm_cluster, gemm_slots};
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::*;
 
@@ -87,11 +87,10 @@ fn by_split(device: &Device, (split, tf32): (Split, bool), shape: [usize; 3], st
     for _ in 0..2 {
         let checked = match tf32 {
             true => Case::<f32, f32>::new(shape, stored, [0; 3])
-                .check(device, Precision::Tf32, |a, b, c, options| f32::launch_split(device, split, a, b, c, options)),
+                .check(device, Precision::Tf32, |a, b, c, options| split::launch(device, split, a, b, c, options)),
             false => {
-                Case::<bf16, f32>::new(shape, stored, [0; 3]).check(device, Precision::Full, |a, b, c, options| {
-                    bf16::launch_split(device, split, a, b, c, options)
-                })
+                Case::<bf16, f32>::new(shape, stored, [0; 3])
+                    .check(device, Precision::Full, |a, b, c, options| split::launch(device, split, a, b, c, options))
             }
         };
         checked.unwrap_or_else(|wrong| panic!("{split:?}: {wrong}"));

@@ -3,7 +3,7 @@
 
 use tile_kernel_examples::data::{Real, hash, integers, normal};
 use tile_kernel_examples::gemm::product;
-use tile_kernels::gemm::parts::{Parts, PartsElement};
+use tile_kernels::gemm::parts::{self, Parts};
 use tile_kernels::gemm::{Gemm, GemmElement, Precision, candidates, gemm, gemm_by};
 use tile_runtime::prelude::*;
 
@@ -55,7 +55,7 @@ fn every_choice_of_a_call() {
 /// Whichever block is the last, and whoever is still at work on the launch before.
 #[test]
 fn parts_give_the_same_bits_at_every_launch() {
-    fn check<T: PartsElement<f32> + Real>(device: &Device, parts: Parts) {
+    fn check<T: Real>(device: &Device, parts: Parts) {
         let [m, n, k] = [61, 139, 8201];
         let (da, db) = (
             device.tensor(&normal::<T>(1, m * k), [m, k]).unwrap(),
@@ -65,7 +65,7 @@ fn parts_give_the_same_bits_at_every_launch() {
         let mut first = None;
         for _ in 0..25 {
             for c in &mut results {
-                T::launch_parts(device, parts, &da, &db, c, &options([false, true], parts.tf32)).unwrap();
+                parts::launch(device, parts, &da, &db, c, &options([false, true], parts.tf32)).unwrap();
             }
             for c in &results {
                 let found = hash(&c.to_vec().unwrap());

@@ -4,7 +4,7 @@
 use tile_kernel_examples::data::{hash, integers, normal};
 use tile_kernel_examples::gemm::product;
 use tile_kernels::gemm::Gemm;
-use tile_kernels::gemm::split::{Split, SplitElement};
+use tile_kernels::gemm::split::{self, Split};
 use tile_runtime::kernel::Target;
 use tile_runtime::prelude::*;
 
@@ -47,7 +47,7 @@ fn every_split() {
                 let mut all = device.tensor(&vec![poison; (m + 40) * n], [m + 40, n]).unwrap();
                 for _ in 0..3 {
                     let c = all.rows_mut(0..m).unwrap();
-                    SplitElement::launch_split(&device, split, &da, &db, c, &options).unwrap();
+                    split::launch(&device, split, &da, &db, c, &options).unwrap();
                     let found = all.to_vec().unwrap();
                     let wrong = found[..m * n].iter().zip(&wanted).position(|(x, y)| x != y);
                     assert_eq!(wrong, None, "{split:?}: {m} x {n} x {k}, {stored:?}");
@@ -70,7 +70,7 @@ fn splits_give_the_same_bits_at_every_launch() {
         let mut first = None;
         for _ in 0..25 {
             for c in &mut results {
-                SplitElement::launch_split(&device, split, &da, &db, c, &Gemm::nt()).unwrap();
+                split::launch(&device, split, &da, &db, c, &Gemm::nt()).unwrap();
             }
             for c in &results {
                 let found = hash(&c.to_vec().unwrap());
@@ -93,7 +93,7 @@ fn splits_follow_one_another() {
         let mut x = [device.tensor(&values, [64, n]).unwrap(), device.zeros::<f16, 2>([64, n]).unwrap()];
         for _ in 0..64 {
             let [from, to] = &mut x;
-            SplitElement::launch_split(&device, split, &*from, &w, to, &Gemm::nt()).unwrap();
+            split::launch(&device, split, &*from, &w, to, &Gemm::nt()).unwrap();
             x.swap(0, 1);
         }
         assert!(x[0].to_vec().unwrap() == values, "{split:?}");

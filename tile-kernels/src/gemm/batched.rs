@@ -4,7 +4,7 @@ use super::activation::activate;
 use super::copied::MEMORY;
 use super::model::{MULTIPROCESSORS, norm, up};
 use super::operands::{extents_agree, multiply};
-use super::{Gemm, GemmElement, full, gemm, has_copy_engine, rows_are_made_of};
+use super::{Gemm, GemmElement, Precision, full, gemm, has_copy_engine, rows_are_made_of};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
@@ -106,8 +106,9 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     let [count, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
     let stored = [options.a_transposed, options.b_transposed];
     let shape = Shape { batches: count, m, n, k, stored, fetched, asynchronous };
-    if let Some(done) = T::launch_batch(on, shape, a, b, c.reborrow(), options) {
-        return done.map_err(Error::from);
+    let bytes = T::DTYPE.bytes();
+    if bytes == 2 || options.precision == Precision::Full {
+        return Ok(launch_tile(on, shape.tile(bytes), a, b, c, options)?);
     }
     for z in 0..batches {
         let [a, b] = [&a, &b].map(|operand| operand.row(if operand.shape()[0] == 1 { 0 } else { z }));
@@ -247,77 +248,13 @@ impl Shape {
     }
 }
 
-/// A launch of [`gemm_batch`] on elements of this type.
-#[doc(hidden)]
-pub trait Batch<C: Element>: Element {
-    /// Launches a tile.
-    #[track_caller]
-    fn launch(
-        on: &impl LaunchOn,
-        tile: Tile,
-        a: impl TensorInput<Self, 3>,
-        b: impl TensorInput<Self, 3>,
-        c: impl TensorOutput<C, 3>,
-        options: &Gemm<'_, Self>,
-    ) -> Result<(), LaunchError>;
-}
-
-/// Every instance is a type of its own: the match from values to it, written once.
-macro_rules! outputs {
-    ($($t:ty => $u:ty: [$($tile:tt),*], narrow [$($narrow:tt),*], else $rest:tt);*) => { $(
-        impl Batch<$u> for $t {
-            #[track_caller]
-            fn launch(
-                on: &impl LaunchOn,
-                tile: Tile,
-                a: impl TensorInput<Self, 3>,
-                b: impl TensorInput<Self, 3>,
-                c: impl TensorOutput<$u, 3>,
-                options: &Gemm<'_, Self>,
-            ) -> Result<(), LaunchError> {
-                match tile {
-                    $($tile => outputs!(@ $t, $u, $tile, on, a, b, c, options),)*
-                    $($narrow if !options.a_transposed && options.b_transposed => outputs!(@one $t, $u, $narrow, false, true, on, a, b, c, options),)*
-                    _ => outputs!(@ $t, $u, $rest, on, a, b, c, options),
-                }
-            }
-        }
-    )* };
-    (@ $t:ty, $u:ty, $tile:tt, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
-        match ($o.a_transposed, $o.b_transposed) {
-            (false, true) => outputs!(@one $t, $u, $tile, false, true, $on, $a, $b, $c, $o),
-            (false, false) => outputs!(@one $t, $u, $tile, false, false, $on, $a, $b, $c, $o),
-            (true, true) => outputs!(@one $t, $u, $tile, true, true, $on, $a, $b, $c, $o),
-            (true, false) => outputs!(@one $t, $u, $tile, true, false, $on, $a, $b, $c, $o),
-        }
-    };
-    (@one $t:ty, $u:ty, ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal), $at:literal, $bt:literal,
-     $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
-        gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, $at, $bt>::launch(
-            $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
-        )
-    };
-}
-
-macro_rules! halves {
-    ($($t:ty => $u:ty),*) => {
-        outputs!($($t => $u: [
-            (128, 256, 64, 4, 256), (128, 128, 64, 6, 128), (64, 64, 64, 8, 128), (128, 128, 32, 4, 256)
-        ], narrow [(16, 64, 128, 8, 128), (32, 64, 128, 7, 128)], else (64, 64, 32, 4, 128));*);
-    };
-}
-
-halves!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
-outputs!(f32 => f32: [(128, 64, 8, 4, 128), (32, 64, 16, 4, 64)], narrow [], else (64, 64, 16, 4, 128));
-
-/// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` by a tile of [`Shape::tiles`], for benchmarks and tests. Any other is taken for
-/// a small one.
+/// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` by a tile of [`Shape::tiles`].
 ///
 /// # Errors
-/// As [`gemm_batched`].
+/// As [`gemm_batched`], and of any other tile.
 #[doc(hidden)]
 #[track_caller]
-pub fn launch_tile<T: Batch<C>, C: Element>(
+pub fn launch_tile<T: Element, C: Element>(
     on: &impl LaunchOn,
     tile: Tile,
     a: impl TensorInput<T, 3>,
@@ -325,7 +262,19 @@ pub fn launch_tile<T: Batch<C>, C: Element>(
     c: impl TensorOutput<C, 3>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    T::launch(on, tile, a, b, c, options)
+    let (rows, cols, step, stages, threads) = tile;
+    let Gemm { a_transposed, b_transposed, bias, alpha, beta, activation, .. } = *options;
+    let params = GemmBatchParams {
+        BM: rows as usize,
+        BN: cols as usize,
+        BK: step,
+        STAGES: stages,
+        THREADS: threads,
+        A_T: a_transposed,
+        B_T: b_transposed,
+    };
+    let kernel = gemm_batch::<T, C>::instance(on.device(), params)?;
+    kernel.launch_on(on, a, b, c, bias, alpha, beta, activation.number())
 }
 
 #[cfg(test)]

@@ -1,18 +1,16 @@
 //! Which instance of the kernel serves a shape.
 
-use super::Gemm;
-use super::batched::{Batch, Shape};
 use super::copied::{Copied, Operands, Speed};
-use super::kernel;
+use super::kernel::{self, GemmParams};
 use super::model::{Parameters, Work};
 use super::pack::Packs;
-use super::parts::{Parts, PartsElement};
+use super::parts::{self, Parts};
 use super::policy::Policy;
-use super::split::{Split, SplitElement};
+use super::split::{self, Split};
+use super::{Gemm, Precision};
 use std::fmt;
-use tile_runtime::LaunchError;
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
-use tile_runtime::{bf16, f16};
+use tile_runtime::{Element, LaunchError, bf16, f16};
 
 /// An instance, but for layouts and epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +204,23 @@ impl Choice {
         }
     }
 
+    /// The instance of [`kernel::gemm`](struct@super::kernel::gemm).
+    pub(super) fn params<T: Element>(&self, options: &Gemm<'_, T>) -> GemmParams {
+        let (bm, bn, bk, stages, threads, cx, cy) = self.tile;
+        GemmParams {
+            BM: bm as usize,
+            BN: bn as usize,
+            BK: bk,
+            STAGES: stages,
+            THREADS: threads,
+            CX: cx,
+            CY: cy,
+            A_T: options.a_transposed,
+            B_T: options.b_transposed,
+            EPILOGUE: !options.is_plain(),
+        }
+    }
+
     /// The constants of the instance of [`kernel::gemm`](struct@super::kernel::gemm), in order of declaration.
     pub fn consts(&self, [a_transposed, b_transposed]: [bool; 2], epilogue: bool) -> Vec<i64> {
         let (bm, bn, bk, stages, threads, cx, cy) = self.tile;
@@ -249,51 +264,22 @@ fn has((bm, bn, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool 
     few && (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
 }
 
-/// Every instance is a type of its own: the match from values to it, written once.
-macro_rules! launch {
-    ($ty:ty, $out:ty, $choice:ident, $on:ident, $a:ident, $b:ident, $c:ident, $options:ident, else $rest:tt;
-     $(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cx:literal, $cy:literal): $layouts:tt),*) => {
-        match $choice.tile {
-            $(($bm, $bn, $bk, $stages, $threads, $cx, $cy) => launch!(
-                @tile $ty, $out, $on, $a, $b, $c, $options, ($bm, $bn, $bk, $stages, $threads, $cx, $cy), $layouts, $rest
-            ),)*
-            _ => launch!(@rest $ty, $out, $on, $a, $b, $c, $options, $rest),
-        }
-    };
-    (@tile $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cx:literal, $cy:literal), [$(($at:literal, $bt:literal)),*],
-     $rest:tt) => {
-        match ($o.a_transposed, $o.b_transposed) {
-            $(($at, $bt) => launch!(
-                @one $ty, $out, $on, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $threads, $cx, $cy), $at, $bt
-            ),)*
-            #[allow(unreachable_patterns)]
-            _ => launch!(@rest $ty, $out, $on, $a, $b, $c, $o, $rest),
-        }
-    };
-    // A tile that there is of every layout.
-    (@rest $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident, $tile:tt) => {
-        match ($o.a_transposed, $o.b_transposed) {
-            (false, false) => launch!(@one $ty, $out, $on, $a, $b, $c, $o, $tile, false, false),
-            (false, true) => launch!(@one $ty, $out, $on, $a, $b, $c, $o, $tile, false, true),
-            (true, false) => launch!(@one $ty, $out, $on, $a, $b, $c, $o, $tile, true, false),
-            (true, true) => launch!(@one $ty, $out, $on, $a, $b, $c, $o, $tile, true, true),
-        }
-    };
-    (@one $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cx:literal, $cy:literal), $at:literal, $bt:literal) => {
-        match $o.is_plain() {
-            true => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cx, $cy, $at, $bt, false>::launch(
-                $on, $a, $b, $c, None, 1.0, 0.0, 0,
-            ),
-            false => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cx, $cy, $at, $bt, true>::launch(
-                $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
-            ),
-        }
-    };
+/// Launches the instance of [`kernel::gemm`](struct@super::kernel::gemm) with this tile.
+#[track_caller]
+fn launch_tile<T: Element, C: Element>(
+    on: &impl LaunchOn,
+    choice: Choice,
+    a: impl TensorInput<T, 2>,
+    b: impl TensorInput<T, 2>,
+    c: impl TensorOutput<C, 2>,
+    options: &Gemm<'_, T>,
+) -> Result<(), LaunchError> {
+    let kernel = kernel::gemm::<T, C>::instance(on.device(), choice.params(options))?;
+    let Gemm { bias, alpha, beta, activation, .. } = *options;
+    kernel.launch_on(on, a, b, c, bias, alpha, beta, activation.number())
 }
 
-macro_rules! elements {
+macro_rules! halves {
     ($($ty:ty => $out:ty),*) => { $(
         impl super::GemmElement<$out> for $ty {
             #[track_caller]
@@ -305,89 +291,17 @@ macro_rules! elements {
                 c: impl TensorOutput<$out, 2>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
-                if let Some(parts) = choice.parts {
-                    return <$ty as PartsElement<$out>>::launch_parts(on, parts, a, b, c, options);
+                match (choice.parts, choice.split) {
+                    (Some(parts), _) => parts::launch(on, parts, a, b, c, options),
+                    (None, Some(split)) => split::launch(on, split, a, b, c, options),
+                    (None, None) => launch_tile(on, choice, a, b, c, options),
                 }
-                if let Some(split) = choice.split {
-                    return <$ty as SplitElement<$out>>::launch_split(on, split, a, b, c, options);
-                }
-                launch!($ty, $out, choice, on, a, b, c, options, else (128, 128, 32, 4, 256, 1, 1);
-                    (128, 192, 64, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 256, 64, 4, 256, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 224, 64, 4, 256, 1, 1): [(false, true), (true, true)],
-                    (128, 128, 64, 6, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 256, 64, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 64, 64, 8, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 128, 64, 8, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 64, 12, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 64, 12, 128, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (8, 56, 128, 14, 128, 1, 1): [(false, true)],
-                    (16, 56, 128, 12, 128, 1, 1): [(false, true)],
-                    (16, 32, 128, 18, 128, 1, 1): [(false, true)],
-                    (16, 96, 128, 7, 128, 1, 1): [(false, true)],
-                    (32, 32, 128, 14, 128, 1, 1): [(false, true)],
-                    (32, 48, 128, 10, 128, 1, 1): [(false, true)],
-                    (32, 56, 128, 10, 128, 1, 1): [(false, true)],
-                    (32, 96, 128, 6, 128, 1, 1): [(false, true)],
-                    (32, 144, 64, 10, 128, 1, 1): [(false, true)],
-                    (64, 32, 128, 8, 128, 1, 1): [(false, true)],
-                    (64, 48, 128, 7, 128, 1, 1): [(false, true)],
-                    (64, 112, 64, 9, 128, 1, 1): [(false, true)],
-                    (64, 144, 64, 8, 128, 1, 1): [(false, true)],
-                    (64, 192, 64, 6, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 96, 64, 10, 128, 1, 1): [(false, true), (true, true)],
-                    (128, 96, 64, 7, 128, 1, 1): [(false, true), (true, true)],
-                    (16, 64, 128, 10, 128, 1, 1): [(false, false)],
-                    (32, 64, 128, 8, 128, 1, 1): [(false, false)],
-                    (128, 256, 64, 4, 256, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 192, 64, 4, 128, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 128, 64, 6, 128, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (256, 128, 64, 4, 256, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 128, 64, 6, 128, 4, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 128, 64, 6, 128, 1, 4): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 128, 64, 6, 128, 4, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 64, 12, 128, 4, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 64, 12, 128, 1, 4): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 64, 12, 128, 2, 4): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 128, 64, 8, 128, 1, 4): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 128, 64, 8, 128, 4, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 64, 64, 8, 128, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 80, 64, 10, 128, 4, 2): [(false, true)],
-                    (64, 96, 64, 10, 128, 4, 2): [(false, true), (true, true)],
-                    (64, 96, 64, 10, 128, 2, 4): [(false, true), (true, true)],
-                    (128, 80, 64, 7, 128, 4, 1): [(false, true)],
-                    (128, 96, 64, 7, 128, 4, 2): [(false, true), (true, true)],
-                    (128, 160, 64, 5, 256, 1, 2): [(false, true), (true, true)],
-                    (128, 160, 64, 5, 256, 2, 2): [(false, true), (true, true)],
-                    (128, 208, 64, 4, 256, 4, 1): [(false, true)],
-                    (128, 224, 64, 4, 256, 1, 2): [(false, true), (true, true)],
-                    (192, 128, 64, 4, 384, 2, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (192, 144, 64, 4, 384, 2, 1): [(false, true)],
-                    (192, 160, 64, 4, 384, 2, 1): [(false, true), (true, true)],
-                    (192, 128, 64, 4, 384, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (192, 160, 64, 4, 384, 1, 1): [(false, true), (true, true)],
-                    (192, 176, 64, 4, 384, 1, 1): [(false, true)],
-                    (192, 192, 64, 3, 384, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 32, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)]
-                )
-            }
-
-            #[track_caller]
-            fn launch_batch(
-                on: &impl LaunchOn,
-                shape: Shape,
-                a: impl TensorInput<Self, 3>,
-                b: impl TensorInput<Self, 3>,
-                c: impl TensorOutput<$out, 3>,
-                options: &Gemm<'_, Self>,
-            ) -> Option<Result<(), LaunchError>> {
-                Some(<$ty as Batch<$out>>::launch(on, shape.tile(2), a, b, c, options))
             }
         }
     )* };
 }
 
-elements!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
+halves!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
 
 impl super::GemmElement<f32> for f32 {
     #[track_caller]
@@ -399,36 +313,15 @@ impl super::GemmElement<f32> for f32 {
         c: impl TensorOutput<f32, 2>,
         options: &Gemm<'_, f32>,
     ) -> Result<(), LaunchError> {
-        if let Some(parts) = choice.parts {
-            let tf32 = options.precision == super::Precision::Tf32;
-            return <f32 as PartsElement<f32>>::launch_parts(on, Parts { tf32, ..parts }, a, b, c, options);
+        match (choice.parts, choice.split, options.precision) {
+            (Some(parts), ..) => {
+                let tf32 = options.precision == Precision::Tf32;
+                parts::launch(on, Parts { tf32, ..parts }, a, b, c, options)
+            }
+            (None, Some(split), _) => split::launch(on, split, a, b, c, options),
+            (None, None, Precision::Tf32) => super::tf32::launch(on, choice, a, b, c, options),
+            (None, None, Precision::Full) => launch_tile(on, choice, a, b, c, options),
         }
-        if let Some(split) = choice.split {
-            return <f32 as SplitElement<f32>>::launch_split(on, split, a, b, c, options);
-        }
-        if options.precision == super::Precision::Tf32 {
-            return super::tf32::launch(on, choice, a, b, c, options);
-        }
-        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 8, 4, 256, 1, 1);
-            (128, 128, 16, 3, 256, 1, 1): [(false, true), (true, false)],
-            (128, 64, 8, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-            (64, 128, 8, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-            (64, 64, 16, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
-            (32, 64, 16, 4, 64, 1, 1): [(false, false), (false, true), (true, false), (true, true)]
-        )
-    }
-
-    #[track_caller]
-    fn launch_batch(
-        on: &impl LaunchOn,
-        shape: Shape,
-        a: impl TensorInput<f32, 3>,
-        b: impl TensorInput<f32, 3>,
-        c: impl TensorOutput<f32, 3>,
-        options: &Gemm<'_, f32>,
-    ) -> Option<Result<(), LaunchError>> {
-        let full = options.precision == super::Precision::Full;
-        full.then(|| <f32 as Batch<f32>>::launch(on, shape.tile(4), a, b, c, options))
     }
 }
 

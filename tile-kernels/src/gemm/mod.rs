@@ -142,18 +142,6 @@ pub trait GemmElement<C: Element = Self>: Element {
         c: impl TensorOutput<C, 2>,
         options: &Gemm<'_, Self>,
     ) -> Result<(), LaunchError>;
-
-    /// All batches at once, where there is a kernel for it.
-    #[doc(hidden)]
-    #[track_caller]
-    fn launch_batch(
-        on: &impl LaunchOn,
-        shape: batched::Shape,
-        a: impl TensorInput<Self, 3>,
-        b: impl TensorInput<Self, 3>,
-        c: impl TensorOutput<C, 3>,
-        options: &Gemm<'_, Self>,
-    ) -> Option<Result<(), LaunchError>>;
 }
 
 /// `c = f(alpha a b + beta c + bias)` on a device or stream: `a` of shape `[M, K]` (or `[K, M]`), `b` of `[K, N]` (or
@@ -284,39 +272,17 @@ fn class_of<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<Class, Error> {
     let number = options.activation.number();
-    if let Some(parts::Parts { tile: (bm, bn, bk, stages, threads), tf32, slots }) = choice.parts {
-        let params = parts::GemmPartsParams {
-            BM: bm as usize,
-            BN: bn as usize,
-            BK: bk,
-            STAGES: stages,
-            THREADS: threads,
-            TF32: tf32,
-            A_T: options.a_transposed,
-            B_T: options.b_transposed,
-        };
-        let kernel = parts::gemm_parts::<T, C>::instance(on.device(), params)?;
-        return Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, number, slots)?);
+    if let Some(parts) = choice.parts {
+        let kernel = parts::gemm_parts::<T, C>::instance(on.device(), parts.params(options))?;
+        return Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, number, parts.slots)?);
     }
     // The kernels of tf32 have as many classes as that of f32.
     let stored = [options.a_transposed, options.b_transposed];
-    let (bm, bn, bk, stages, threads, cx, cy) = match options.precision {
+    let tile = match options.precision {
         Precision::Tf32 if T::DTYPE.bytes() == 4 => full::tile_for(128, 128, stored),
         Precision::Tf32 | Precision::Full => choice.tile,
     };
-    let params = kernel::GemmParams {
-        BM: bm as usize,
-        BN: bn as usize,
-        BK: bk,
-        STAGES: stages,
-        THREADS: threads,
-        CX: cx,
-        CY: cy,
-        A_T: options.a_transposed,
-        B_T: options.b_transposed,
-        EPILOGUE: !options.is_plain(),
-    };
-    let kernel = kernel::gemm::<T, C>::instance(on.device(), params)?;
+    let kernel = kernel::gemm::<T, C>::instance(on.device(), Choice { tile, ..choice }.params(options))?;
     Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, number)?)
 }
 

@@ -189,6 +189,21 @@ impl Parts {
         tiles.flat_map(|parts| [1, 2, 7].map(|slots| Parts { slots, ..parts }))
     }
 
+    /// The instance of the kernel.
+    pub(super) fn params<T: Element>(self, options: &Gemm<'_, T>) -> GemmPartsParams {
+        let (rows, cols, step, stages, threads) = self.tile;
+        GemmPartsParams {
+            BM: rows as usize,
+            BN: cols as usize,
+            BK: step,
+            STAGES: stages,
+            THREADS: threads,
+            TF32: self.tf32,
+            A_T: options.a_transposed,
+            B_T: options.b_transposed,
+        }
+    }
+
     /// The constants of the kernel's instance, in order of declaration.
     pub fn consts(self, stored: [bool; 2]) -> Vec<i64> {
         let (rows, cols, step, stages, threads) = self.tile;
@@ -198,78 +213,24 @@ impl Parts {
     }
 }
 
-/// An element type whose products are launched in parts, where the result's is `C`.
-pub trait PartsElement<C: Element = Self>: Element {
-    /// Launches `parts`; a tile that there is no instance of is taken for one of 64 x 64.
-    ///
-    /// # Errors
-    /// As [`gemm`](super::gemm), and of more than 1,056 blocks.
-    #[doc(hidden)]
-    #[track_caller]
-    fn launch_parts(
-        on: &impl LaunchOn,
-        parts: Parts,
-        a: impl TensorInput<Self, 2>,
-        b: impl TensorInput<Self, 2>,
-        c: impl TensorOutput<C, 2>,
-        options: &Gemm<'_, Self>,
-    ) -> Result<(), LaunchError>;
+/// Launches `parts`.
+///
+/// # Errors
+/// As [`gemm`](super::gemm); there is no instance of the tile for these operands; more than 1,056 blocks.
+#[doc(hidden)]
+#[track_caller]
+pub fn launch<T: Element, C: Element>(
+    on: &impl LaunchOn,
+    parts: Parts,
+    a: impl TensorInput<T, 2>,
+    b: impl TensorInput<T, 2>,
+    c: impl TensorOutput<C, 2>,
+    options: &Gemm<'_, T>,
+) -> Result<(), LaunchError> {
+    let kernel = gemm_parts::<T, C>::instance(on.device(), parts.params(options))?;
+    let Gemm { bias, alpha, beta, activation, .. } = *options;
+    kernel.launch_on(on, a, b, c, bias, alpha, beta, activation.number(), parts.slots)
 }
-
-/// Every instance is a type of its own: the match from values to it, written once.
-macro_rules! launch {
-    ($ty:ty, $out:ty, $on:ident, $parts:ident, $a:ident, $b:ident, $c:ident, $o:ident;
-     [$($tile:tt, $tf32:literal);*], else $rest:tt) => {
-        match ($parts.tile, $parts.tf32) {
-            $(($tile, $tf32) => launch!(@tile $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32),)*
-            _ => launch!(@tile $ty, $out, $on, $parts, $a, $b, $c, $o, $rest, false),
-        }
-    };
-    (@tile $ty:ty, $out:ty, $on:ident, $parts:ident, $a:ident, $b:ident, $c:ident, $o:ident, $tile:tt, $tf32:literal) => {
-        match ($o.a_transposed, $o.b_transposed) {
-            (false, true) => launch!(@one $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32, false, true),
-            (false, false) => launch!(@one $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32, false, false),
-            (true, true) => launch!(@one $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32, true, true),
-            (true, false) => launch!(@one $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32, true, false),
-        }
-    };
-    (@one $ty:ty, $out:ty, $on:ident, $parts:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal), $tf32:literal, $at:literal, $bt:literal) => {
-        gemm_parts::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $tf32, $at, $bt>::launch(
-            $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(), $parts.slots,
-        )
-    };
-}
-
-macro_rules! elements {
-    ($($ty:ty => $out:ty: $tiles:tt else $rest:tt),*) => { $(
-        impl PartsElement<$out> for $ty {
-            #[track_caller]
-            fn launch_parts(
-                on: &impl LaunchOn,
-                parts: Parts,
-                a: impl TensorInput<Self, 2>,
-                b: impl TensorInput<Self, 2>,
-                c: impl TensorOutput<$out, 2>,
-                options: &Gemm<'_, Self>,
-            ) -> Result<(), LaunchError> {
-                launch!($ty, $out, on, parts, a, b, c, options; $tiles, else $rest)
-            }
-        }
-    )* };
-}
-
-macro_rules! halves {
-    ($($ty:ty => $out:ty),*) => {
-        elements!($($ty => $out: [(16, 64, 32, 4, 128), false] else (64, 64, 32, 4, 128)),*);
-    };
-}
-
-halves!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
-elements!(f32 => f32: [
-    (128, 64, 8, 4, 128), false; (64, 128, 8, 4, 128), false;
-    (32, 64, 16, 4, 64), false; (16, 64, 16, 4, 64), false; (64, 64, 16, 4, 128), true; (16, 64, 32, 4, 128), true
-] else (64, 64, 16, 4, 128));
 
 #[cfg(test)]
 mod tests {

@@ -3,12 +3,12 @@
 //! the last to arrive adds in order. Both give the same bits at every launch, and take operands of 16 bits in every layout, and f32 along
 //! K, of which the leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
 
+use super::Gemm;
 use super::activation::activate;
 use super::choice::TILES;
 use super::epilogue::finish;
 use super::model::{MULTIPROCESSORS, Work, up};
 use super::operands::{extents_agree, multiply_on_tensor_cores};
-use super::{Choice, Gemm, GemmElement};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
@@ -365,133 +365,51 @@ impl Split {
     }
 }
 
-/// An element type whose products split K, where the result's is `C`.
-pub trait SplitElement<C: Element = Self>: Element {
-    /// Launches a split.
-    #[doc(hidden)]
-    #[track_caller]
-    fn launch_split(
-        on: &impl LaunchOn,
-        split: Split,
-        a: impl TensorInput<Self, 2>,
-        b: impl TensorInput<Self, 2>,
-        c: impl TensorOutput<C, 2>,
-        options: &Gemm<'_, Self>,
-    ) -> Result<(), LaunchError>;
+/// Launches a split.
+///
+/// # Errors
+/// As [`gemm`](super::gemm), and where there is no instance for operands that are stored so.
+#[doc(hidden)]
+#[track_caller]
+pub fn launch<T: Element, C: Element>(
+    on: &impl LaunchOn,
+    split: Split,
+    a: impl TensorInput<T, 2>,
+    b: impl TensorInput<T, 2>,
+    c: impl TensorOutput<C, 2>,
+    options: &Gemm<'_, T>,
+) -> Result<(), LaunchError> {
+    let (rows, cols, step, stages) = split.tile;
+    let [rows, cols] = [rows, cols].map(|extent| extent as usize);
+    let Gemm { a_transposed, b_transposed, bias, alpha, beta, activation, .. } = *options;
+    if split.slots == 1 {
+        let params = GemmClusterParams {
+            BM: rows,
+            BN: cols,
+            BK: step,
+            STAGES: stages,
+            THREADS: split.threads(),
+            CK: split.parts,
+            A_T: a_transposed,
+            B_T: b_transposed,
+            EPILOGUE: !options.is_plain(),
+        };
+        let kernel = gemm_cluster::<T, C>::instance(on.device(), params)?;
+        return kernel.launch_on(on, a, b, c, bias, alpha, beta, activation.number());
+    }
+    let params = GemmSlotsParams {
+        BM: rows,
+        BN: cols,
+        BK: step,
+        STAGES: stages,
+        THREADS: split.threads(),
+        S: split.most(),
+        A_T: a_transposed,
+        B_T: b_transposed,
+    };
+    let kernel = gemm_slots::<T, C>::instance(on.device(), params)?;
+    kernel.launch_on(on, a, b, c, bias, alpha, beta, activation.number(), split.slots)
 }
-
-/// Every instance is a type of its own: the match from values to it, written once.
-macro_rules! launch {
-    ($ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident;
-     [$(($cm:literal, $cn:literal, $ck:literal, $cs:literal, $ct:literal, $cp:literal): $cl:tt),*],
-     [$(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $s:literal): $layouts:tt),*]) => {
-        match ($split.parts, $split.tile) {
-            $(($cp, ($cm, $cn, $ck, $cs)) => launch!(
-                @cluster $ty, $out, $on, $a, $b, $c, $o, ($cm, $cn, $ck, $cs, $ct, $cp), $cl
-            ),)*
-            $((1, ($bm, $bn, $bk, $stages)) if $split.most() == $s => launch!(
-                @tile $ty, $out, $on, $split, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $threads, $s), $layouts
-            ),)*
-            _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
-        }
-    };
-    (@tile $ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident, $tile:tt,
-     [$(($at:literal, $bt:literal)),*]) => {
-        match ($o.a_transposed, $o.b_transposed) {
-            $(($at, $bt) => launch!(@one $ty, $out, $on, $split, $a, $b, $c, $o, $tile, $at, $bt),)*
-            #[allow(unreachable_patterns)]
-            _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
-        }
-    };
-    (@one $ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $s:literal), $at:literal, $bt:literal) => {
-        gemm_slots::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $s, $at, $bt>::launch(
-            $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(), $split.slots,
-        )
-    };
-    (@cluster $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident, $tile:tt, [$(($at:literal, $bt:literal)),*]) => {
-        match ($o.a_transposed, $o.b_transposed) {
-            $(($at, $bt) => launch!(@clustered $ty, $out, $on, $a, $b, $c, $o, $tile, $at, $bt),)*
-            #[allow(unreachable_patterns)]
-            _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
-        }
-    };
-    (@clustered $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($cm:literal, $cn:literal, $ck:literal, $cs:literal, $ct:literal, $cp:literal), $at:literal, $bt:literal) => {
-        match $o.is_plain() {
-            true => gemm_cluster::<$ty, $out, $cm, $cn, $ck, $cs, $ct, $cp, $at, $bt, false>::launch(
-                $on, $a, $b, $c, None, 1.0, 0.0, 0,
-            ),
-            false => gemm_cluster::<$ty, $out, $cm, $cn, $ck, $cs, $ct, $cp, $at, $bt, true>::launch(
-                $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
-            ),
-        }
-    };
-    (@any $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
-        <$ty as GemmElement<$out>>::launch($on, Choice::default(), $a, $b, $c, $o)
-    };
-}
-
-macro_rules! elements {
-    ($($ty:ty => $out:ty),*; $clusters:tt, $slots:tt) => { $(elements!(@one $ty, $out, $clusters, $slots);)* };
-    (@one $ty:ty, $out:ty, $clusters:tt, $slots:tt) => {
-        impl SplitElement<$out> for $ty {
-            #[track_caller]
-            fn launch_split(
-                on: &impl LaunchOn,
-                split: Split,
-                a: impl TensorInput<Self, 2>,
-                b: impl TensorInput<Self, 2>,
-                c: impl TensorOutput<$out, 2>,
-                options: &Gemm<'_, Self>,
-            ) -> Result<(), LaunchError> {
-                launch!($ty, $out, on, split, a, b, c, options; $clusters, $slots)
-            }
-        }
-    };
-}
-
-elements!(
-    f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32;
-    [
-        (16, 64, 128, 11, 128, 2): [(false, true)],
-        (32, 64, 128, 9, 128, 2): [(false, true)],
-        (64, 64, 128, 6, 128, 2): [(false, true)],
-        (64, 64, 64, 12, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-        (64, 64, 64, 9, 128, 4): [(false, false), (false, true), (true, false), (true, true)],
-        (64, 64, 64, 6, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
-        (128, 64, 64, 7, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-        (64, 128, 64, 7, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-        (64, 128, 64, 4, 128, 4): [(false, false), (false, true), (true, false), (true, true)],
-        (64, 192, 64, 4, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-        (128, 128, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)]
-    ],
-    [
-        (64, 64, 64, 12, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
-        (64, 64, 64, 12, 128, 64): [(false, false), (false, true), (true, false), (true, true)],
-        (128, 128, 64, 6, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
-        (128, 256, 64, 4, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
-        (16, 64, 128, 10, 128, 8): [(false, false), (false, true)],
-        (16, 64, 128, 10, 128, 64): [(false, false), (false, true)]
-    ]
-);
-elements!(
-    f32 => f32;
-    [
-        (64, 64, 32, 12, 128, 2): [(false, true)],
-        (64, 64, 32, 9, 128, 4): [(false, true)],
-        (64, 64, 32, 6, 128, 8): [(false, true)],
-        (128, 64, 32, 7, 128, 2): [(false, true)],
-        (64, 128, 32, 7, 128, 2): [(false, true)],
-        (64, 128, 32, 4, 128, 4): [(false, true)],
-        (128, 128, 32, 4, 256, 2): [(false, true)]
-    ],
-    [
-        (64, 64, 32, 12, 128, 8): [(false, true)],
-        (64, 64, 32, 12, 128, 64): [(false, true)],
-        (128, 128, 32, 6, 256, 8): [(false, true)]
-    ]
-);
 
 #[cfg(test)]
 mod tests {

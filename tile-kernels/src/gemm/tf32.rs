@@ -203,42 +203,29 @@ pub(super) fn launch(
         return launch_tile(on, tile.unwrap_or_else(|| tile_for(m, n, k)), a, b, c, options);
     }
     say(on);
-    macro_rules! any {
-        ($bm:literal, $bn:literal, $threads:literal, $at:literal, $bt:literal) => {
-            gemm_any_tf32::<$bm, $bn, 4, $threads, $at, $bt>::launch(
-                on,
-                a,
-                b,
-                c,
-                options.bias,
-                options.alpha,
-                options.beta,
-                options.activation.number(),
-            )
-        };
-    }
-    let large = match choice.tile {
-        tile if tile == ANY[0] => true,
-        tile if tile == ANY[1] => false,
-        _ => choice.many_tiles,
+    let tile = match choice.tile {
+        tile if ANY.contains(&tile) => tile,
+        _ if choice.many_tiles => ANY[0],
+        _ => ANY[1],
     };
-    match (large, options.a_transposed, options.b_transposed) {
-        (true, false, true) => any!(128, 128, 256, false, true),
-        (true, false, false) => any!(128, 128, 256, false, false),
-        (true, true, true) => any!(128, 128, 256, true, true),
-        (true, true, false) => any!(128, 128, 256, true, false),
-        (false, false, true) => any!(64, 64, 128, false, true),
-        (false, false, false) => any!(64, 64, 128, false, false),
-        (false, true, true) => any!(64, 64, 128, true, true),
-        (false, true, false) => any!(64, 64, 128, true, false),
-    }
+    let (bm, bn, _, stages, threads, ..) = tile;
+    let params = GemmAnyTf32Params {
+        BM: bm as usize,
+        BN: bn as usize,
+        STAGES: stages,
+        THREADS: threads,
+        A_T: options.a_transposed,
+        B_T: options.b_transposed,
+    };
+    let Gemm { bias, alpha, beta, activation, .. } = *options;
+    gemm_any_tf32::instance(on.device(), params)?.launch_on(on, a, b, c, bias, alpha, beta, activation.number())
 }
 
 /// `c = f(alpha a b^T + beta c + bias)` as tf32 by one of the [`TILES`], for benchmarks and tuning.
 ///
 /// # Errors
 /// As [`gemm`](super::gemm) has them, and where rows do not begin at multiples of 16 bytes or the device is not Hopper.
-/// A tile that is none of [`TILES`] is taken for the first.
+/// A tile that is none of [`TILES`] is refused.
 #[track_caller]
 pub fn launch_tile(
     on: &impl LaunchOn,
@@ -248,29 +235,16 @@ pub fn launch_tile(
     c: impl TensorOutput<f32, 2>,
     options: &Gemm<'_, f32>,
 ) -> Result<(), LaunchError> {
-    macro_rules! by {
-        ($bm:literal, $bn:literal, $stages:literal, $threads:literal) => {
-            match options.is_plain() {
-                true => gemm_tf32::<$bm, $bn, $stages, $threads, false>::launch(on, a, b, c, None, 1.0, 0.0, 0),
-                false => gemm_tf32::<$bm, $bn, $stages, $threads, true>::launch(
-                    on,
-                    a,
-                    b,
-                    c,
-                    options.bias,
-                    options.alpha,
-                    options.beta,
-                    options.activation.number(),
-                ),
-            }
-        };
-    }
-    match tile {
-        (128, 128, 6, 128) => by!(128, 128, 6, 128),
-        (64, 128, 8, 128) => by!(64, 128, 8, 128),
-        (64, 64, 12, 128) => by!(64, 64, 12, 128),
-        _ => by!(128, 256, 4, 256),
-    }
+    let (bm, bn, stages, threads) = tile;
+    let params = GemmTf32Params {
+        BM: bm as usize,
+        BN: bn as usize,
+        STAGES: stages,
+        THREADS: threads,
+        EPILOGUE: !options.is_plain(),
+    };
+    let Gemm { bias, alpha, beta, activation, .. } = *options;
+    gemm_tf32::instance(on.device(), params)?.launch_on(on, a, b, c, bias, alpha, beta, activation.number())
 }
 
 #[cfg(test)]

@@ -15,12 +15,14 @@ pub struct Definition {
     name: &'static str,
     ir: &'static [u8],
     kernel: OnceLock<Result<Kernel, DecodeError>>,
+    /// Places of the instances, in the order of their dtypes and constants.
+    sorted: OnceLock<Vec<u32>>,
 }
 
 impl Definition {
     /// A kernel encoded by `tile_ir::codec::encode`.
     pub const fn new(name: &'static str, ir: &'static [u8]) -> Self {
-        Definition { name, ir, kernel: OnceLock::new() }
+        Definition { name, ir, kernel: OnceLock::new(), sorted: OnceLock::new() }
     }
 
     /// The kernel's name.
@@ -51,6 +53,25 @@ impl Definition {
             declared: format!("{} instances", kernel.instances.len()),
         })?;
         Ok((kernel, instance))
+    }
+
+    /// The place of the instance with these dtypes, and these constants in the order of their declaration.
+    fn place(&'static self, kernel: &'static Kernel, dtypes: &[Dtype], consts: &[(&str, i64)]) -> Option<usize> {
+        let sorted = self.sorted.get_or_init(|| {
+            let mut places: Vec<u32> = (0..kernel.instances.len() as u32).collect();
+            let key = |place: u32| kernel.instances.get(place as usize).map(|i| (&i.dtypes, &i.consts));
+            places.sort_by(|a, b| key(*a).cmp(&key(*b)));
+            places
+        });
+        let of = |instance: &Instance| {
+            let values = instance.consts.iter().copied().cmp(consts.iter().map(|(_, value)| *value));
+            instance.dtypes[..].cmp(dtypes).then(values)
+        };
+        let found = sorted.binary_search_by(|place| {
+            let instance = kernel.instances.get(*place as usize);
+            instance.map_or(std::cmp::Ordering::Less, of)
+        });
+        found.ok().and_then(|at| sorted.get(at)).map(|place| *place as usize)
     }
 }
 
@@ -87,13 +108,15 @@ pub fn instance_text(kernel: &Kernel, instance: &Instance) -> String {
 /// There is none; the error lists the declared tuples for these dtypes, or all where the dtypes are the problem.
 pub fn instance_index(def: &'static Definition, dtypes: &[Dtype], consts: &[(&str, i64)]) -> Result<usize, Error> {
     let kernel = def.kernel()?;
-    let wanted: Option<Vec<i64>> = kernel
-        .consts
-        .values()
-        .map(|param| consts.iter().find(|(name, _)| *name == param.name).map(|(_, value)| *value))
-        .collect();
-    let found =
-        wanted.and_then(|consts| kernel.instances.iter().position(|i| i.dtypes == dtypes && i.consts == consts));
+    let is_in_order = consts.len() == kernel.consts.len()
+        && kernel.consts.values().zip(consts).all(|(param, (name, _))| param.name == **name);
+    let found = if is_in_order {
+        def.place(kernel, dtypes, consts)
+    } else {
+        let given = |name: &str| consts.iter().find(|(given, _)| *given == name).copied();
+        let wanted: Option<Vec<(&str, i64)>> = kernel.consts.values().map(|param| given(&param.name)).collect();
+        wanted.and_then(|consts| def.place(kernel, dtypes, &consts))
+    };
     found.ok_or_else(|| {
         let asked =
             Instance { dtypes: dtypes.to_vec(), consts: vec![], dims: vec![], absent: vec![], class: Class::WIDEST };
