@@ -295,7 +295,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     let plain = arguments.alpha == 1.0 && arguments.beta == 0.0 && !arguments.bias;
     let epilogue = !plain || !matches!(arguments.activation, Function::None);
     let operands = match arguments.dtype.as_str() {
-        "tf32" => Operands::Tf32 { fetched: transposed == [false, true] && k % 4 == 0 },
+        "tf32" => Operands::Tf32 { fetched: tf32::takes(transposed) && k % 4 == 0 },
         "f32" => Operands::Full,
         // Rows of both operands are whole 16 bytes.
         _ if [if transposed[0] { m } else { k }, if transposed[1] { k } else { n }].iter().all(|row| row % 8 == 0) => {
@@ -313,7 +313,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
         (false, Operands::Tf32 { .. }) => (Operands::Tf32 { fetched: true }, [turned(0), turned(1)]),
         (false, _) => (Operands::Fetched, [turned(0), turned(1)]),
     };
-    let (bm, bn, _, stages, threads, ..) = choice.tile;
+    let (bm, bn, _, stages, threads, cx, cy) = choice.tile;
     let tf32_consts = |last: &[i64]| -> Vec<i64> {
         [bm, bn, stages as i64, threads as i64].into_iter().chain(last.iter().copied()).collect()
     };
@@ -326,9 +326,16 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
             };
             (definition, split.consts(transposed, epilogue))
         }
-        (None, None, Operands::Tf32 { fetched: true }) => {
-            (tf32::gemm_tf32::<128, 256, 4, 256, false>::definition(), tf32_consts(&[i64::from(epilogue)]))
-        }
+        (None, None, Operands::Tf32 { fetched: true }) => (
+            tf32::gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition(),
+            tf32_consts(&[
+                cx as i64,
+                cy as i64,
+                i64::from(transposed[0]),
+                i64::from(transposed[1]),
+                i64::from(epilogue),
+            ]),
+        ),
         (None, None, Operands::Tf32 { fetched: false }) => {
             let definition = tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition();
             (definition, tf32_consts(&transposed.map(i64::from)))

@@ -84,7 +84,7 @@ enum Tile {
     /// A tile of multiply-adds.
     Full(Choice),
     /// A tile of tensor cores.
-    Tf32(tf32::Tile),
+    Tf32(tile_kernels::gemm::Tile),
 }
 
 impl Tile {
@@ -94,8 +94,9 @@ impl Tile {
             Family::F32 => {
                 all.extend(full::tiles(transposed).map(|tile| Tile::Full(Choice { tile, ..Choice::default() })))
             }
-            Family::Tf32 if transposed == [false, true] => all.extend(tf32::TILES.map(Tile::Tf32)),
-            Family::Tf32 => {}
+            Family::Tf32 => {
+                all.extend(tf32::TILES.into_iter().filter(|tile| tf32::has(*tile, transposed)).map(Tile::Tf32))
+            }
         }
         all
     }
@@ -106,7 +107,9 @@ impl Tile {
             Tile::Full(Choice { tile: (bm, bn, bk, stages, threads, ..), .. }) => {
                 format!("{bm}x{bn}x{bk} {stages} stages {threads} threads")
             }
-            Tile::Tf32((bm, bn, stages, threads)) => format!("{bm}x{bn}x32 {stages} stages {threads} threads"),
+            Tile::Tf32((bm, bn, bk, stages, threads, cx, cy)) => {
+                format!("{bm}x{bn}x{bk} {stages} stages {threads} threads {cx}x{cy}")
+            }
         }
     }
 

@@ -374,15 +374,15 @@ pub fn gemm(folder: &Path, policy: Policy) -> Result<()> {
     records.finish()
 }
 
-/// Exports the GEMM of f32 as tf32, which there is of `c = a b^T` alone: records of `gemm` whose `dtype` is `tf32`.
+/// Exports the GEMM of f32 as tf32, `c = a b^T`: records of `gemm` whose `dtype` is `tf32`.
 pub fn gemm_tf32(folder: &Path) -> Result<()> {
     let mut records = GemmRecords::new(folder)?;
-    let kernel = tf32::gemm_tf32::<128, 256, 4, 256, false>::definition().kernel()?;
-    for instance in kernel.instances.iter().filter(|i| i.consts.last() == Some(&0)) {
-        let [bm, bn, stages, threads, _] = instance.consts[..] else {
+    let kernel = tf32::gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition().kernel()?;
+    for instance in kernel.instances.iter().filter(|i| i.consts[6..] == [0, 1, 0]) {
+        let [bm, bn, stages, threads, cx, cy, ..] = instance.consts[..] else {
             return Err(anyhow!("the instance has other constants"));
         };
-        let tile = (bm, bn, stages as usize, threads as usize);
+        let tile = (bm, bn, 32, stages as usize, threads as usize, cx as usize, cy as usize);
         let shapes = GEMM_SHAPES.map(|shape| (shape, 1));
         records.add(
             kernel,

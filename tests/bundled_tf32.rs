@@ -51,31 +51,36 @@ fn every_layout_on_the_checked_simulator() {
 #[test]
 fn every_tile_on_both_simulators() {
     let (fast, checked) = (Device::simulator(), Device::checked_simulator());
-    for tile in tf32::TILES {
+    let layouts = LAYOUTS.into_iter().filter(|stored| tf32::takes(*stored));
+    let all = layouts.flat_map(|stored| tf32::TILES.map(|tile| (tile, stored)));
+    for (tile, stored) in all.filter(|(tile, stored)| tf32::has(*tile, *stored)) {
         let (bm, bn) = (tile.0 as usize, tile.1 as usize);
         for ([m, n, k], epilogue) in [
-            ([bm + 9, bn + 4, 100], false),
+            ([bm + 12, bn + 4, 100], false),
             ([bm, bn, 32], true),
-            ([2 * bm + 1, 8, 36], true),
-            ([5, bn + 12, 4], false),
+            ([2 * bm + 4, 8, 36], true),
+            ([8, bn + 12, 4], false),
         ] {
             let ((a, a_exact), (b, b_exact)) = (cluttered(1, m * k), cluttered(2, n * k));
+            let extents = [if stored[0] { [k, m] } else { [m, k] }, if stored[1] { [n, k] } else { [k, n] }];
             let by = |device: &Device| {
-                let (da, db) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
+                let (da, db) = (device.tensor(&a, extents[0]).unwrap(), device.tensor(&b, extents[1]).unwrap());
                 let mut dc = device.tensor(&integers::<f32>(3, m * n, 2), [m, n]).unwrap();
                 let bias = device.tensor(&integers::<f32>(4, n, 2), [n]).unwrap();
                 let (alpha, beta, activation) = (0.5, 2.0, Activation::Relu);
+                let plain = Gemm { a_transposed: stored[0], b_transposed: stored[1], ..Gemm::default() }.tf32();
                 let options = match epilogue {
-                    true => Gemm { alpha, beta, bias: Some(&bias), activation, ..Gemm::nt() }.tf32(),
-                    false => Gemm::nt().tf32(),
+                    true => Gemm { alpha, beta, bias: Some(&bias), activation, ..plain },
+                    false => plain,
                 };
                 tf32::launch_tile(device, tile, &da, &db, &mut dc, &options).unwrap();
                 dc.to_vec().unwrap()
             };
             let found = by(&checked);
-            assert!(found == by(&fast), "{tile:?} {m} x {n} x {k} {epilogue}");
+            assert!(found == by(&fast), "{tile:?} {stored:?} {m} x {n} x {k} {epilogue}");
             if !epilogue {
-                assert!(found == product(&a_exact, &b_exact, [m, n, k], [false, true]), "{tile:?} {m} x {n} x {k}");
+                let wanted = product(&a_exact, &b_exact, [m, n, k], stored);
+                assert!(found == wanted, "{tile:?} {stored:?} {m} x {n} x {k}");
             }
         }
     }

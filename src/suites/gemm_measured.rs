@@ -3,8 +3,8 @@
 use super::fit::Row;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use tile_kernels::gemm::Choice;
 use tile_kernels::gemm::model::Work;
+use tile_kernels::gemm::{Choice, tf32};
 
 #[derive(Deserialize)]
 struct Measured {
@@ -153,7 +153,7 @@ mod tests {
             let width = [16, 8, 4].into_iter().find(|bytes| rows.iter().all(|row| row * 2 % bytes == 0)).unwrap_or(2);
             match self.family.as_str() {
                 "f32" => Operands::Full,
-                "tf32" => Operands::Tf32 { fetched: self.stored() == [false, true] && k % 4 == 0 },
+                "tf32" => Operands::Tf32 { fetched: tf32::takes(self.stored()) && k % 4 == 0 },
                 _ if width == 16 => Operands::Fetched,
                 _ => Operands::Copied { width },
             }

@@ -108,7 +108,7 @@ fn parts_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usi
 }
 
 fn tf32_instance(device: &Device, i: &Declared) -> Result<usize, String> {
-    let params = params!(i, GemmTf32Params { BM, BN, STAGES, THREADS; EPILOGUE });
+    let params = params!(i, GemmTf32Params { BM, BN, STAGES, THREADS, CX, CY; A_T, B_T, EPILOGUE });
     let kernel = gemm_tf32::instance(device, params).map_err(|e| e.to_string())?;
     product::run::<f32, f32>(device, i, Family { step: 32, ..TURNS }, launch!(kernel))
 }
@@ -206,7 +206,9 @@ fn every_gemm_parts(device: &Device, selection: &Selection) {
 }
 
 fn every_gemm_tf32(device: &Device, selection: &Selection) {
-    each(gemm_tf32::<128, 256, 4, 256, false>::definition(), selection, |i| tf32_instance(device, i));
+    each(gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition(), selection, |i| {
+        tf32_instance(device, i)
+    });
 }
 
 fn every_gemm_any_tf32(device: &Device, selection: &Selection) {

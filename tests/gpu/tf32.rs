@@ -71,22 +71,26 @@ fn bits_below_tf32_do_not_count() {
 #[test]
 fn every_tile() {
     let Some(device) = super::gpu() else { return };
-    for tile in tf32::TILES {
+    let layouts = LAYOUTS.into_iter().filter(|stored| tf32::takes(*stored));
+    let all = layouts.flat_map(|stored| tf32::TILES.map(|tile| (tile, stored)));
+    for (tile, stored) in all.filter(|(tile, stored)| tf32::has(*tile, *stored)) {
         let (bm, bn) = (tile.0 as usize, tile.1 as usize);
         // More tiles than multiprocessors, and tiles that hang over.
-        for [m, n, k] in [[bm, bn, 32], [bm + 9, bn + 4, 100], [3 * bm + 1, 60 * bn + 12, 260], [5, bn, 4100]] {
+        for [m, n, k] in [[bm, bn, 32], [bm + 12, bn + 4, 100], [3 * bm + 4, 60 * bn + 12, 260], [8, bn, 4100]] {
             let ((a, a_exact), (b, b_exact)) = (cluttered(1, m * k), cluttered(2, n * k));
-            let (da, db) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
-            let wanted = product(&a_exact, &b_exact, [m, n, k], [false, true]);
+            let extents = [if stored[0] { [k, m] } else { [m, k] }, if stored[1] { [n, k] } else { [k, n] }];
+            let (da, db) = (device.tensor(&a, extents[0]).unwrap(), device.tensor(&b, extents[1]).unwrap());
+            let wanted = product(&a_exact, &b_exact, [m, n, k], stored);
+            let options = Gemm { a_transposed: stored[0], b_transposed: stored[1], ..Gemm::default() }.tf32();
             // The rows behind the result are somebody else's.
             let poison = 12345.0f32;
             let mut all = device.tensor(&vec![poison; (m + 40) * n], [m + 40, n]).unwrap();
             for _ in 0..2 {
-                tf32::launch_tile(&device, tile, &da, &db, all.rows_mut(0..m).unwrap(), &Gemm::nt().tf32()).unwrap();
+                tf32::launch_tile(&device, tile, &da, &db, all.rows_mut(0..m).unwrap(), &options).unwrap();
                 let found = all.to_vec().unwrap();
                 let wrong = found[..m * n].iter().zip(&wanted).position(|(x, y)| x != y);
-                assert_eq!(wrong, None, "{tile:?}: {m} x {n} x {k}");
-                assert!(found[m * n..].iter().all(|x| *x == poison), "{tile:?}: {m} x {n} x {k}, behind");
+                assert_eq!(wrong, None, "{tile:?} {stored:?}: {m} x {n} x {k}");
+                assert!(found[m * n..].iter().all(|x| *x == poison), "{tile:?} {stored:?}: {m} x {n} x {k}, behind");
             }
         }
     }

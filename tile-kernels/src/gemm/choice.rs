@@ -143,10 +143,11 @@ impl Choice {
             Operands::Full => super::full::tiles(stored).map(of_tile).collect(),
             Operands::Tf32 { fetched } => {
                 let any = super::tf32::ANY.map(of_tile).into_iter();
-                let by_wgmma = super::tf32::TILES.map(|tile| of_tile(super::tf32::as_tile(tile)));
+                let by_wgmma =
+                    super::tf32::TILES.into_iter().filter(|tile| super::tf32::has(*tile, stored)).map(of_tile);
                 let parted = Split::candidates(m, n, k, stored, true);
                 let parted = parted.map(|split| Choice { split: Some(split), many_tiles, ..Choice::default() });
-                let by_wgmma = by_wgmma.into_iter().chain(parted.filter(|_| splits));
+                let by_wgmma = by_wgmma.chain(parted.filter(|_| splits));
                 by_wgmma.filter(|_| fetched).chain(any.filter(|_| !fetched)).collect()
             }
         };
@@ -179,7 +180,7 @@ impl Choice {
         }
         match operands {
             Operands::Fetched => self.work(shape, stored).us(parameters),
-            Operands::Tf32 { fetched: true } => super::tf32::us(self, shape, parameters),
+            Operands::Tf32 { fetched: true } => super::tf32::us(self, shape, stored, parameters),
             Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => {
                 let (rows, cols, step, stages, threads, ..) = self.tile;
                 let speed = Speed::of(operands, (rows, cols, step, stages, threads), stored);

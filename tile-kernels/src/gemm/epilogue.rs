@@ -3,9 +3,9 @@
 use super::activation::activate;
 use tile_runtime::prelude::*;
 
-/// `acc = f(alpha acc + beta c + bias)` for the tile of `c` that begins at `row` and `col`.
+/// `acc = f(alpha acc + beta c + bias)` for the tile of `c` that begins at `row` and `col`; with `TURNED`, `acc` is the transpose of the tile.
 #[tile_fn(uses(activate), dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]))]
-pub fn finish<T, U>(
+pub fn finish<T, U, const TURNED: bool>(
     acc: &mut Fragment<f32, (BM, BN)>,
     c: &Tensor<U, (M, N)>,
     bias: Option<&Tensor<T, (N,)>>,
@@ -18,10 +18,11 @@ pub fn finish<T, U>(
     for [i, j] in parallel([BM, BN]) {
         let mut value = alpha * acc[[i, j]];
         if beta != 0.0 {
-            value += beta * c.masked([row + i, col + j]).cast::<f32>();
+            value +=
+                beta * c.masked([row + if TURNED { j } else { i }, col + if TURNED { i } else { j }]).cast::<f32>();
         }
         if let Some(shift) = bias {
-            value += shift.masked([col + j]).cast::<f32>();
+            value += shift.masked([col + if TURNED { i } else { j }]).cast::<f32>();
         }
         acc[[i, j]] = activate(value, activation);
     }

@@ -117,7 +117,7 @@ pub fn gemm<
             multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
         }
         if EPILOGUE {
-            finish(&mut acc, c, bias, row, col, alpha, beta, activation);
+            finish::<T, U, false>(&mut acc, c, bias, row, col, alpha, beta, activation);
         }
         copy(&acc, c.at_mut([row, col]));
     }

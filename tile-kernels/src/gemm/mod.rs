@@ -314,12 +314,11 @@ impl Problem {
         if packs == [None; 2] || shape.contains(&0) {
             return vec![];
         }
-        let (fetched, along) = match operands {
-            Operands::Fetched | Operands::Copied { .. } => {
-                let [a, b] = packs.map(|pack| pack == Some(pack::Pack::Transposed));
-                (Operands::Fetched, [stored[0] ^ a, stored[1] ^ b])
-            }
-            Operands::Full | Operands::Tf32 { .. } => (Operands::Tf32 { fetched: true }, [false, true]),
+        let [a, b] = packs.map(|pack| pack == Some(pack::Pack::Transposed));
+        let along = [stored[0] ^ a, stored[1] ^ b];
+        let fetched = match operands {
+            Operands::Fetched | Operands::Copied { .. } => Operands::Fetched,
+            Operands::Full | Operands::Tf32 { .. } => Operands::Tf32 { fetched: true },
         };
         let before = pack::us(packs, shape, stored, operands.bytes());
         let legal = Choice::of_operands(fetched, shape, along, splits).filter(|choice| choice.parts.is_none());

@@ -20,17 +20,24 @@ pub fn multiply<T, const A_T: bool, const B_T: bool>(
     }
 }
 
-/// [`multiply`] on tensor cores, whatever the elements are: of f32 the leading 10 bits of each fraction are multiplied.
-#[tile_fn(uses(multiply_as), dtypes(T in [f16, bf16, f32]))]
-pub fn multiply_on_tensor_cores<T, const A_T: bool, const B_T: bool>(
+/// [`multiply`] by `wgmma`, whatever the elements are: of f32 the leading 10 bits of each fraction are multiplied.
+///
+/// `wgmma` reads tf32 from shared memory where it lies along K, and from registers. An operand that lies across K is therefore the left one,
+/// which threads load word by word. Of f32 with a `b` of K x N, `acc` is the transpose of the product, `b^T a^T`, and `a` is M x K.
+#[tile_fn(uses(multiply), dtypes(T in [f16, bf16, f32]))]
+pub fn multiply_by_wgmma<T, const A_T: bool, const B_T: bool>(
     a: &SharedArray<T, (A0, A1)>,
     b: &SharedArray<T, (B0, B1)>,
-    acc: &mut Fragment<f32, (BM, BN)>,
+    acc: &mut Fragment<f32, (R, S)>,
 ) {
-    if T::BITS == 32 {
-        multiply_as::<T, true, A_T, B_T>(a, b, acc);
+    if T::BITS == 16 {
+        multiply::<T, A_T, B_T>(a, b, acc);
+    } else if !B_T {
+        gemm(b.t(), a.t(), acc).tf32();
+    } else if A_T {
+        gemm(a.t(), b.t(), acc).tf32();
     } else {
-        multiply_as::<T, false, A_T, B_T>(a, b, acc);
+        gemm(a, b.t(), acc).tf32();
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::copied::MEMORY;
 use super::copied::Operands;
-use super::{Gemm, stored_extents};
+use super::{Gemm, stored_extents, tf32};
 use std::fmt;
 use std::ops::Range;
 use tile_runtime::kernel::{LaunchOn, Lent, Scratch};
@@ -143,11 +143,13 @@ fn pitch(width: i64, bytes: i64) -> i64 {
 /// How operands of this shape would be copied, whose rows begin at multiples of so many bytes: 16, 8, 4 or 2. None where TMA fetches them as
 /// they are, where there is nothing to multiply, and where a copy would be too large.
 pub(super) fn packs(operands: Operands, shape: [i64; 3], stored: [bool; 2], begin_at: [i64; 2]) -> Packs {
-    let [m, ..] = shape;
+    let [m, n, _] = shape;
     let is_along = match operands {
         // `wgmma` reads 64 rows of an `a` that is stored as K x M; tiles of fewer rows want it along K.
         Operands::Fetched | Operands::Copied { .. } => [!(stored[0] && m < FEW_ROWS), true],
-        Operands::Tf32 { fetched: false } => [!stored[0], stored[1]],
+        // Of two operands of tf32 that lie across K the one with fewer elements.
+        Operands::Tf32 { fetched: false } if !tf32::takes(stored) => [m >= n, m < n],
+        Operands::Tf32 { fetched: false } => [true, true],
         Operands::Full | Operands::Tf32 { fetched: true } => return [None; 2],
     };
     let bytes = operands.bytes();

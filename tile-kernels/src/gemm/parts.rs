@@ -107,7 +107,7 @@ pub fn gemm_parts<
                 }
             }
         }
-        finish(&mut acc, c, bias, row, col, alpha, beta, activation);
+        finish::<T, U, false>(&mut acc, c, bias, row, col, alpha, beta, activation);
         copy(&acc, c.at_mut([row, col]));
     }
 }

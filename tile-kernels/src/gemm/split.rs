@@ -8,7 +8,7 @@ use super::activation::activate;
 use super::choice::TILES;
 use super::epilogue::finish;
 use super::model::{MULTIPROCESSORS, Work, up};
-use super::operands::{extents_agree, multiply_on_tensor_cores};
+use super::operands::{extents_agree, multiply_by_wgmma};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
@@ -26,11 +26,11 @@ use tile_runtime::{Element, LaunchError};
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
-        where (BK == 64 || B_T && !A_T) && (T::BITS == 32) == (BK == 32) && (T::BITS == 16 || U::BITS == 32)
+        where (BK == 64 || B_T && !A_T || BK == 32 && (B_T || !A_T)) && (T::BITS == 32) == (BK == 32) && (T::BITS == 16 || U::BITS == 32)
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish, multiply_on_tensor_cores, extents_agree),
+    uses(finish, multiply_by_wgmma, extents_agree),
     targets(sm_90a),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
@@ -65,20 +65,30 @@ pub fn gemm_cluster<
     let share = ceil_div(ceil_div(depth, BK), CK);
     let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
-    let mut acc = alloc_fragment::<f32>([BM, BN]);
+    let mut acc = alloc_fragment::<f32>([
+        if T::BITS == 32 && !B_T { BN } else { BM },
+        if T::BITS == 32 && !B_T { BM } else { BN },
+    ]);
     clear(&mut acc);
     for step in pipelined(0..share, STAGES) {
         let k = (part * share + step) * BK;
         copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
         copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-        multiply_on_tensor_cores::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+        multiply_by_wgmma::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
     cluster_reduce(Sum, &mut acc);
     if part == 0 {
-        if EPILOGUE {
-            finish(&mut acc, c, bias, row, col, alpha, beta, activation);
+        if T::BITS == 32 && !B_T {
+            if EPILOGUE {
+                finish::<T, U, true>(&mut acc, c, bias, row, col, alpha, beta, activation);
+            }
+            copy(acc.t(), c.at_mut([row, col]));
+        } else {
+            if EPILOGUE {
+                finish::<T, U, false>(&mut acc, c, bias, row, col, alpha, beta, activation);
+            }
+            copy(&acc, c.at_mut([row, col]));
         }
-        copy(&acc, c.at_mut([row, col]));
     }
     // ANCHOR_END: cluster
 }
@@ -96,11 +106,11 @@ pub fn gemm_cluster<
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         // The sums of many slots of a wide tile take the last block longer than the products.
         where (!A_T || BM >= 64) && (BN < 128 || S == 8) && (T::BITS == 32) == (BK == 32) && (T::BITS == 16 || U::BITS == 32)
-            && (T::BITS == 16 || B_T && !A_T)
+            && (T::BITS == 16 || B_T || !A_T)
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(activate, multiply_on_tensor_cores, extents_agree),
+    uses(activate, multiply_by_wgmma, extents_agree),
     targets(sm_90a),
     require(0 < slots && slots <= S),
     require(A0 <= 1 << 22 && A1 <= 1 << 22),
@@ -144,15 +154,22 @@ pub fn gemm_slots<
     let share = max(0, min(ceil_div(steps, min(max(1, slots), S)), 1 << 16));
     let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
-    let mut acc = alloc_fragment::<f32>([BM, BN]);
+    let mut acc = alloc_fragment::<f32>([
+        if T::BITS == 32 && !B_T { BN } else { BM },
+        if T::BITS == 32 && !B_T { BM } else { BN },
+    ]);
     clear(&mut acc);
     for step in pipelined(0..share, STAGES) {
         let k = (min(part, S) * share + step) * BK;
         copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
         copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-        multiply_on_tensor_cores::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+        multiply_by_wgmma::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
-    copy(&acc, partial.at_mut([part, row, col]));
+    if T::BITS == 32 && !B_T {
+        copy(acc.t(), partial.at_mut([part, row, col]));
+    } else {
+        copy(&acc, partial.at_mut([part, row, col]));
+    }
     if last_arriver(&mut arrived[[by, bx]], slots) {
         // A thread has four neighbours of every so many rows, 16 bytes that all of a warp's lie together, and eight such at once, or four
         // where a consumer has fewer registers.
@@ -328,7 +345,7 @@ impl Split {
     /// Whether there is an instance for operands that are stored so.
     pub fn has(self, [a_transposed, b_transposed]: [bool; 2]) -> bool {
         match (self.tile.2, self.slots) {
-            (32, _) => !a_transposed && b_transposed,
+            (32, _) => super::tf32::takes([a_transposed, b_transposed]),
             (step, 1) => step == 64 || !a_transposed && b_transposed,
             _ => !a_transposed || self.tile.0 >= 64,
         }
@@ -414,6 +431,7 @@ pub fn launch<T: Element, C: Element>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gemm::Choice;
     use tile_runtime::kernel::Dtype;
 
     /// Every split is an instance of its kernel.

@@ -7,52 +7,83 @@
 
 use super::epilogue::finish;
 use super::model::{INSTANCES, Parameters};
-use super::operands::extents_agree;
+use super::operands::{extents_agree, multiply_by_wgmma};
 use super::policy::Policy;
 use super::split::Split;
-use super::{Choice, Gemm, extents, rows_begin_at};
+use super::{Choice, Gemm, Tile, rows_begin_at};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput, TensorOutput, TensorRef};
 use tile_runtime::prelude::*;
 
-/// `c = f(alpha a b^T + beta c + bias)` as [`gemm`](super::kernel::gemm) has it: `a` is M x K, `b` N x K, a step along K 32
-/// elements, which are 128 bytes, wide.
+/// `c = f(alpha a b + beta c + bias)` as [`gemm`](super::kernel::gemm) has it, a step along K 32 elements, which are 128 bytes, wide.
+///
+/// `wgmma` reads tf32 from shared memory where it lies along K, and from registers. So an operand that lies along M or N is the left one,
+/// which threads load word by word: `a` with `A_T`, and `b` without `B_T`, whose products are those of `c^T = b^T a^T`, transposed as
+/// they are stored. Of both at once there is no instance.
 #[tile_kernel(
     instances(
-        (BM, BN, STAGES, THREADS) in [(128, 256, 4, 256), (128, 128, 6, 128), (64, 128, 8, 128), (64, 64, 12, 128)],
-        EPILOGUE in [false, true]
+        (BM, BN, STAGES, THREADS, CX, CY) in [
+            (128, 256, 4, 256, 1, 1), (128, 128, 6, 128, 1, 1), (64, 128, 8, 128, 1, 1), (64, 64, 12, 128, 1, 1),
+            (128, 256, 4, 256, 1, 2), (128, 256, 4, 256, 2, 1), (128, 128, 6, 128, 1, 2), (128, 128, 6, 128, 2, 1),
+            (256, 128, 4, 256, 1, 1), (256, 128, 4, 256, 1, 2), (256, 128, 4, 256, 2, 1), (128, 64, 8, 128, 1, 1), (128, 192, 4, 256, 1, 1), (192, 128, 4, 256, 1, 1),
+            (128, 128, 6, 256, 1, 1), (64, 128, 8, 128, 1, 4), (128, 64, 8, 128, 4, 1), (128, 128, 6, 256, 2, 1), (128, 128, 6, 256, 1, 2), (128, 128, 6, 128, 4, 1), (128, 128, 6, 128, 1, 4), (128, 128, 6, 128, 2, 2)
+        ],
+        (A_T, B_T) in [(false, true), (true, true), (false, false)],
+        EPILOGUE in [false, true],
+        where (B_T || BN <= 128) && (!B_T || BM <= 128)
     ),
     pdl(independent = [b]),
-    uses(finish),
-    targets(sm_90a)
+    uses(finish, multiply_by_wgmma, extents_agree),
+    targets(sm_90a),
+    require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
-pub fn gemm_tf32<const BM: usize, const BN: usize, const STAGES: usize, const THREADS: usize, const EPILOGUE: bool>(
-    a: &Tensor<f32, (M, K)>,
-    b: &Tensor<f32, (N, K)>,
+pub fn gemm_tf32<
+    const BM: usize,
+    const BN: usize,
+    const STAGES: usize,
+    const THREADS: usize,
+    const CX: usize,
+    const CY: usize,
+    const A_T: bool,
+    const B_T: bool,
+    const EPILOGUE: bool,
+>(
+    a: &Tensor<f32, (A0, A1)>,
+    b: &Tensor<f32, (B0, B1)>,
     c: &mut Tensor<f32, (M, N)>,
     bias: Option<&Tensor<f32, (N,)>>,
     alpha: f32,
     beta: f32,
     activation: u32,
 ) {
-    use_swizzle(8);
+    let depth = if A_T { A0 } else { A1 };
+    cluster([CX, CY]);
+    use_swizzle(8 / CY);
     threads([THREADS]);
-    let mut a_s = alloc_shared::<f32>([BM, 32]);
-    let mut b_s = alloc_shared::<f32>([BN, 32]);
-    let mut acc = alloc_fragment::<f32>([BM, BN]);
+    let mut a_s = alloc_shared::<f32>([if A_T { 32 } else { BM }, if A_T { BM } else { 32 }]);
+    let mut b_s = alloc_shared::<f32>([if B_T { BN } else { 32 }, if B_T { 32 } else { BN }]);
+    let mut acc = alloc_fragment::<f32>([if B_T { BM } else { BN }, if B_T { BN } else { BM }]);
     for [bx, by] in persistent([ceil_div(N, BN), ceil_div(M, BM)]) {
         let row = by * BM;
         let col = bx * BN;
         clear(&mut acc);
-        for step in pipelined(0..ceil_div(K, 32), STAGES) {
-            copy(a.at([row, step * 32]), &mut a_s);
-            copy(b.at([col, step * 32]), &mut b_s);
-            gemm(&a_s, b_s.t(), &mut acc).tf32();
+        for step in pipelined(0..ceil_div(depth, 32), STAGES) {
+            let k = step * 32;
+            copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
+            copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
+            multiply_by_wgmma::<f32, A_T, B_T>(&a_s, &b_s, &mut acc);
         }
-        if EPILOGUE {
-            finish(&mut acc, c, bias, row, col, alpha, beta, activation);
+        if B_T {
+            if EPILOGUE {
+                finish::<f32, f32, false>(&mut acc, c, bias, row, col, alpha, beta, activation);
+            }
+            copy(&acc, c.at_mut([row, col]));
+        } else {
+            if EPILOGUE {
+                finish::<f32, f32, true>(&mut acc, c, bias, row, col, alpha, beta, activation);
+            }
+            copy(acc.t(), c.at_mut([row, col]));
         }
-        copy(&acc, c.at_mut([row, col]));
     }
 }
 
@@ -105,24 +136,49 @@ pub fn gemm_any_tf32<
             gemm(&a_s, &b_s, &mut acc).tf32();
         }
     }
-    finish(&mut acc, c, bias, row, col, alpha, beta, activation);
+    finish::<f32, f32, false>(&mut acc, c, bias, row, col, alpha, beta, activation);
     copy(&acc, c.at_mut([row, col]));
 }
 
-/// Rows and columns of a tile, slots, threads: an instance of [`gemm_tf32`](struct@gemm_tf32) but for
-/// its epilogue.
-pub type Tile = (i64, i64, usize, usize);
+/// The tiles of [`gemm_tf32`](struct@gemm_tf32), as [`Choice`] has them.
+pub const TILES: [Tile; 22] = [
+    (128, 256, 32, 4, 256, 1, 1),
+    (128, 128, 32, 6, 128, 1, 1),
+    (64, 128, 32, 8, 128, 1, 1),
+    (64, 64, 32, 12, 128, 1, 1),
+    (128, 256, 32, 4, 256, 1, 2),
+    (128, 256, 32, 4, 256, 2, 1),
+    (128, 128, 32, 6, 128, 1, 2),
+    (128, 128, 32, 6, 128, 2, 1),
+    (256, 128, 32, 4, 256, 1, 1),
+    (256, 128, 32, 4, 256, 1, 2),
+    (256, 128, 32, 4, 256, 2, 1),
+    (128, 64, 32, 8, 128, 1, 1),
+    (128, 192, 32, 4, 256, 1, 1),
+    (192, 128, 32, 4, 256, 1, 1),
+    (128, 128, 32, 6, 256, 1, 1),
+    (64, 128, 32, 8, 128, 1, 4),
+    (128, 64, 32, 8, 128, 4, 1),
+    (128, 128, 32, 6, 256, 2, 1),
+    (128, 128, 32, 6, 256, 1, 2),
+    (128, 128, 32, 6, 128, 4, 1),
+    (128, 128, 32, 6, 128, 1, 4),
+    (128, 128, 32, 6, 128, 2, 2),
+];
 
-/// The tiles.
-pub const TILES: [Tile; 4] = [(128, 256, 4, 256), (128, 128, 6, 128), (64, 128, 8, 128), (64, 64, 12, 128)];
+/// Whether `wgmma` multiplies operands that are stored so (`[a_transposed, b_transposed]`): one of them at least lies along K.
+pub fn takes(stored: [bool; 2]) -> bool {
+    stored != [true, false]
+}
+
+/// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
+pub fn has((bm, bn, ..): Tile, stored: [bool; 2]) -> bool {
+    let [_, b_transposed] = stored;
+    takes(stored) && if b_transposed { bm <= 128 } else { bn <= 128 }
+}
 
 /// The tiles of [`gemm_any_tf32`](struct@gemm_any_tf32), as [`Choice`] has them.
-pub(super) const ANY: [super::Tile; 2] = [(128, 128, 16, 4, 256, 1, 1), (64, 64, 16, 4, 128, 1, 1)];
-
-/// A tile as [`Choice`] has it.
-pub(super) fn as_tile((bm, bn, stages, threads): Tile) -> super::Tile {
-    (bm, bn, 32, stages, threads, 1, 1)
-}
+pub(super) const ANY: [Tile; 2] = [(128, 128, 16, 4, 256, 1, 1), (64, 64, 16, 4, 128, 1, 1)];
 
 /// us of a step of 32 along K that none of a tile's falls below.
 fn step((rows, cols): (i64, i64)) -> f64 {
@@ -139,7 +195,7 @@ fn step((rows, cols): (i64, i64)) -> f64 {
 ///
 /// An instruction takes as long over 8 elements of tf32 as over 16 of 16 bits, which are as many bytes, so the 16-bit kernel's cost model
 /// is asked about twice the K. Steps wait for one another rather than for the bytes of a port, even where few multiprocessors work.
-pub(super) fn us(choice: &Choice, [m, n, k]: [i64; 3], parameters: &Parameters) -> f64 {
+pub(super) fn us(choice: &Choice, [m, n, k]: [i64; 3], stored: [bool; 2], parameters: &Parameters) -> f64 {
     let (choice, tile) = match (choice.split, choice.tile) {
         (Some(Split { tile: (bm, bn, step, stages), .. }), _) => {
             let split = choice.split.map(|split| Split { tile: (bm, bn, 2 * step, stages), ..split });
@@ -153,19 +209,23 @@ pub(super) fn us(choice: &Choice, [m, n, k]: [i64; 3], parameters: &Parameters) 
     let (none, one) = (f64::INFINITY, [1.0; INSTANCES]);
     let parameters =
         Parameters { fixed: 3.382, step, port: none, shared: none, last: 1.0, pace: one, reach: one, ..*parameters };
+    let _ = stored;
     choice.work([m, n, k.saturating_mul(2)], [false, true]).us(&parameters)
 }
 
-/// The tile for a shape.
+/// The tile for a shape of operands along K.
 pub fn tile_for(m: i64, n: i64, k: i64) -> Tile {
-    let choice = |tile: &Tile| Choice { tile: as_tile(*tile), ..Choice::default() };
-    let cost = |tile: &Tile| us(&choice(tile), [m, n, k], Policy::default().parameters());
-    TILES.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
+    let cost = |tile: &Tile| {
+        let choice = Choice { tile: *tile, ..Choice::default() };
+        us(&choice, [m, n, k], [false, true], Policy::default().parameters())
+    };
+    let tiles = TILES.into_iter().filter(|tile| has(*tile, [false, true]));
+    tiles.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
 }
 
 /// Whether the device's TMA fetches operands and `wgmma` multiplies them.
 pub(super) fn is_fetched(on: &impl LaunchOn, operands: [&TensorRef<'_>; 2], stored: [bool; 2]) -> bool {
-    stored == [false, true]
+    takes(stored)
         && on.device().supports(Target::Sm90a)
         && operands.into_iter().all(|operand| rows_begin_at(operand, 16))
 }
@@ -189,18 +249,15 @@ pub(super) fn launch(
     choice: Choice,
     a: impl TensorInput<f32, 2>,
     b: impl TensorInput<f32, 2>,
-    mut c: impl TensorOutput<f32, 2>,
+    c: impl TensorOutput<f32, 2>,
     options: &Gemm<'_, f32>,
 ) -> Result<(), LaunchError> {
     let stored = [options.a_transposed, options.b_transposed];
-    if let (Argument::Tensor(a_ref), Argument::Tensor(b_ref), Argument::Tensor(c_ref)) =
-        (a.argument(), b.argument(), c.argument())
+    if let (Argument::Tensor(a_ref), Argument::Tensor(b_ref)) = (a.argument(), b.argument())
         && is_fetched(on, [&a_ref, &b_ref], stored)
-        && !ANY.contains(&choice.tile)
+        && TILES.contains(&choice.tile)
     {
-        let ([m, n], [_, k]) = (extents(&c_ref), extents(&a_ref));
-        let tile = TILES.into_iter().find(|tile| as_tile(*tile) == choice.tile);
-        return launch_tile(on, tile.unwrap_or_else(|| tile_for(m, n, k)), a, b, c, options);
+        return launch_tile(on, choice.tile, a, b, c, options);
     }
     say(on);
     let tile = match choice.tile {
@@ -235,12 +292,16 @@ pub fn launch_tile(
     c: impl TensorOutput<f32, 2>,
     options: &Gemm<'_, f32>,
 ) -> Result<(), LaunchError> {
-    let (bm, bn, stages, threads) = tile;
+    let (bm, bn, _, stages, threads, cx, cy) = tile;
     let params = GemmTf32Params {
         BM: bm as usize,
         BN: bn as usize,
         STAGES: stages,
         THREADS: threads,
+        CX: cx,
+        CY: cy,
+        A_T: options.a_transposed,
+        B_T: options.b_transposed,
         EPILOGUE: !options.is_plain(),
     };
     let Gemm { bias, alpha, beta, activation, .. } = *options;
@@ -251,14 +312,18 @@ pub fn launch_tile(
 mod tests {
     use super::*;
 
-    /// Every tile is an instance, and its costs are known.
+    /// Every tile is an instance in the layouts that it is offered in, and in no others.
     #[test]
     fn tiles_are_instances() {
-        let kernel = gemm_tf32::<128, 256, 4, 256, false>::definition().kernel().unwrap();
-        for (bm, bn, stages, threads) in TILES {
-            for epilogue in [0, 1] {
-                let wanted = [bm, bn, stages as i64, threads as i64, epilogue];
-                assert!(kernel.instances.iter().any(|i| i.consts == wanted), "{wanted:?}");
+        let kernel = gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition().kernel().unwrap();
+        for tile in TILES {
+            let (bm, bn, _, stages, threads, cx, cy) = tile;
+            for stored in [[false, true], [false, false], [true, true], [true, false]] {
+                let sizes = [stages, threads, cx, cy].map(|size| size as i64);
+                let flags = [stored[0], stored[1], true].map(i64::from);
+                let wanted: Vec<i64> = [bm, bn].into_iter().chain(sizes).chain(flags).collect();
+                let found = kernel.instances.iter().any(|i| i.consts == wanted);
+                assert_eq!(found, has(tile, stored), "{wanted:?}");
             }
         }
     }

@@ -105,7 +105,7 @@ fn definitions() -> [&'static Definition; 8] {
         split::gemm_cluster::<f16, f16>::definition(),
         split::gemm_slots::<f16, f16>::definition(),
         parts::gemm_parts::<f16, f16>::definition(),
-        tf32::gemm_tf32::<128, 256, 4, 256, false>::definition(),
+        tf32::gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition(),
         tf32::gemm_any_tf32::<128, 128, 4, 256, false, false>::definition(),
         pack::pack_rows::<f16, 4>::definition(),
         pack::pack_transposed::<f16>::definition(),

@@ -155,8 +155,11 @@ impl Wgmma {
         // A descriptor is one operand, a fragment four.
         let (left, left_places, left_operand, b_place) = if registers {
             let places = numbered(count as usize, 4);
-            let operand: Vec<String> = (0..4).map(|i| format!("\"r\"(a[{i}])")).collect();
-            ("const unsigned* a", format!("{{{places}}}"), operand.join(", "), count + 4)
+            let (left, operand) = match dtype.is_half() {
+                true => ("const unsigned* a", words("a", false, 4)),
+                false => ("const float* a", words("a", true, 4)),
+            };
+            (left, format!("{{{places}}}"), operand, count + 4)
         } else {
             ("unsigned long long a", format!("%{count}"), "\"l\"(a)".to_owned(), count + 1)
         };
@@ -181,20 +184,23 @@ fn operands(dtype: Dtype) -> (&'static str, u32) {
     dtype.info().matrix.map_or((dtype.name(), 0), |matrix| (matrix.name, matrix.depth))
 }
 
-fn mma(name: &str, form: &str, words: [&str; 2]) -> String {
-    let read = |array: &str, word: &str, count: u32| {
-        let one = |i| match word {
-            "float" => format!("\"r\"(__float_as_uint({array}[{i}]))"),
-            _ => format!("\"r\"({array}[{i}])"),
-        };
-        (0..count).map(one).collect::<Vec<_>>().join(", ")
+/// The first `count` words of an array as operands of an instruction; of floats, their bits.
+fn words(array: &str, of_floats: bool, count: u32) -> String {
+    let one = |i| match of_floats {
+        true => format!("\"r\"(__float_as_uint({array}[{i}]))"),
+        false => format!("\"r\"({array}[{i}])"),
     };
+    (0..count).map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn mma(name: &str, form: &str, types: [&str; 2]) -> String {
+    let read = |array: &str, word: &str, count: u32| words(array, word == "float", count);
     format!(
         "TILE_INLINE void {name}(float* d, const {}* a, const {}* b) {{ asm volatile(\"mma.sync.aligned.{form} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};\" : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3]) : {}, {}); }}\n",
-        words[0],
-        words[1],
-        read("a", words[0], MmaAtom::A),
-        read("b", words[1], MmaAtom::B)
+        types[0],
+        types[1],
+        read("a", types[0], MmaAtom::A),
+        read("b", types[1], MmaAtom::B)
     )
 }
 

@@ -205,7 +205,7 @@ impl<'a> Lowering<'a> {
             // A warpgroup's rows of a left operand, or its columns of a right one.
             let left = match a.1 {
                 Left::Shared(operand) => Some((a.0, operand, grid.rows, blocks * BLOCK_ROWS)),
-                Left::Registers => None,
+                Left::Registers | Left::Loaded(_) => None,
             };
             for (buffer, operand, divided, first) in left.into_iter().chain([(b.0, b.1, grid.cols, n)]) {
                 let Some(shared) = self.shared[buffer] else { return self.bug("an operand has no stages") };

@@ -1,4 +1,5 @@
-//! Left operands in registers: what a consumer multiplies without its leaving the thread that computed it.
+//! Left operands in registers: what a consumer multiplies without its leaving the thread that computed it, and what `wgmma` does not read
+//! from shared memory as it lies there, which each lane loads word by word (tf32 along M).
 //!
 //! A fragment that lies as a sum is the operand ([`crate::layout::left`]), once its elements are packed two by two. The words
 //! are an array of their own, so that the fragment may be written while nothing else waits; they belong to the product from
@@ -6,9 +7,11 @@
 //! and the words are pinned before the fence and after the wait: the compiler may compute them neither later nor again.
 
 use super::super::*;
-use super::plan::{Planner, Product, accumulator};
+use super::plan::{BLOCK_ROWS, Planner, Product, WARP, accumulator};
 use super::roles::Roles;
-use crate::layout::{Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, WgmmaOperand as MatrixOperand};
+use crate::layout::{
+    Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, Step, WgmmaOperand as MatrixOperand, WordAccess,
+};
 
 /// Where the left operand of a product is.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +20,8 @@ pub(super) enum Left {
     Shared(MatrixOperand),
     /// In registers: a fragment that lies as a sum.
     Registers,
+    /// In shared memory as M lies, of tf32: lanes load it into registers before each product ([`Operand::by_words`]).
+    Loaded(Operand),
 }
 
 impl Planner<'_> {
@@ -71,12 +76,57 @@ impl Planner<'_> {
 }
 
 impl<'a> Lowering<'a> {
-    /// The words of a product's left operand, all steps along K: `[64-row block][step][word]`. None where it is in shared
+    /// The words of a product's left operand, all steps along K: `[64-row block][step][word]`. None where `wgmma` reads it from shared
     /// memory.
-    pub(super) fn left_words(&mut self, product: &Product) -> Option<LocalId> {
+    pub(super) fn left_words(&mut self, roles: &Roles, product: &Product) -> Option<LocalId> {
+        if let (buffer, Left::Loaded(operand)) = product.a {
+            return self.load_left_words(roles, product, (buffer, &operand));
+        }
         let local = self.declare_left_words(product)?;
         self.pack_left_words(product, local);
         Some(local)
+    }
+
+    /// Loads the words of a left operand of tf32 that lies along M: each lane its own rows and elements along K.
+    fn load_left_words(
+        &mut self,
+        roles: &Roles,
+        product: &Product,
+        (buffer, operand): (BufferId, &Operand),
+    ) -> Option<LocalId> {
+        let (shared, sum) = (self.shared[buffer]?, self.fragments[product.acc]?.layout);
+        let fragment = Fragment::wgmma_a(MmaInput::Tf32, product.blocks * BLOCK_ROWS, operand.k()).ok();
+        let accesses: Option<Vec<WordAccess>> = fragment
+            .and_then(|all| (0..all.words()).map(|word| WordAccess::new(&all, word, false).ok()).collect())
+            .filter(|all: &Vec<WordAccess>| !all.is_empty());
+        let Some(accesses) = accesses else {
+            self.bug("words of a left operand that no lane loads");
+            return None;
+        };
+        let size = operand.tile.dtype().bytes();
+        let name = &self.kernel.buffers[buffer].name;
+        let thread = self.compute_thread();
+        let first = word_offset(&sum, operand, accesses.first()?, Formula::Symbol(0));
+        let first = self.formula(&first.over(size), &[thread]);
+        let first = self.once(&format!("{name}_row"), first);
+        let slot = self.slot_elements(roles, buffer, operand.tile.bytes() / size);
+        let words = self.local(&format!("{name}_words"), Dtype::F32, accesses.len() as u32);
+        for (word, access) in accesses.iter().enumerate() {
+            let offset = match word_step(&sum, operand, [accesses.first()?, access]) {
+                Some(Step { xor, add }) => {
+                    let turned = if xor == 0 { first } else { self.binary(BinaryOp::BitXor, first, xor / size) };
+                    self.eval(turned + add / size)
+                }
+                None => {
+                    let bytes = word_offset(&sum, operand, access, Formula::Symbol(0));
+                    self.formula(&bytes.over(size), &[thread])
+                }
+            };
+            let memory = self.at(shared, slot + offset);
+            let (value, number) = (self.fetch(memory), self.int(word as i64));
+            self.put(words, number, value);
+        }
+        Some(words)
     }
 
     /// An array for the words of a product's left operand; none where that is in shared memory.
@@ -146,4 +196,19 @@ impl<'a> Lowering<'a> {
         let slot = self.slot(&channel.slots, None);
         self.once("slot_start", slot * elements)
     }
+}
+
+/// The byte offset in a slot of what a thread loads by an access, of the rows that it has of a sum.
+fn word_offset<I: Index>(sum: &Fragment, operand: &Operand, access: &WordAccess, thread: I) -> I {
+    let (row, _) = sum.warp_origin(thread.clone().over(WARP));
+    access.offset(operand, row, I::constant(0), thread.modulo(WARP))
+}
+
+/// How every thread's offset by the second access follows from that by the first, if it does so by one step.
+fn word_step(sum: &Fragment, operand: &Operand, [first, access]: [&WordAccess; 2]) -> Option<Step> {
+    let ((mn, k), (first_mn, first_k)) = (access.position(0u32), first.position(0u32));
+    let step = operand.tile.step(k.checked_sub(first_k)?, mn.checked_sub(first_mn)?)?;
+    let fits =
+        |thread| step.apply(word_offset(sum, operand, first, thread)) == word_offset(sum, operand, access, thread);
+    (0..sum.threads()).all(fits).then_some(step)
 }

@@ -159,8 +159,13 @@ impl<'a> Lowering<'a> {
                 say(shift.first, pipelined("the second one of this"));
             }
         }
-        for (stmt, product) in plan.products.iter().filter(|(_, product)| matches!(product.a.1, Left::Registers)) {
-            say(*stmt, format!("`{}` is multiplied with wgmma from registers", name(product.a.0)));
+        for (stmt, product) in &plan.products {
+            let how = match product.a.1 {
+                Left::Shared(_) => continue,
+                Left::Registers => "",
+                Left::Loaded(_) => ", loaded word by word: wgmma reads tf32 along K alone",
+            };
+            say(*stmt, format!("`{}` is multiplied with wgmma from registers{how}", name(product.a.0)));
         }
         for Once { loads, stays, .. } in plan.once.iter().rev() {
             let how = if *stays { "loaded once and stays" } else { "loaded while the loop before goes on" };
@@ -286,7 +291,7 @@ impl<'a> Lowering<'a> {
             return true;
         }
         if let Some(product) = roles.plan.products.get(&stmt) {
-            let (words, held) = (self.left_words(product), self.held.get(&stmt).cloned().unwrap_or_default());
+            let (words, held) = (self.left_words(&roles, product), self.held.get(&stmt).cloned().unwrap_or_default());
             self.multiply_at_once(&roles, product, words, &held);
             return true;
         }

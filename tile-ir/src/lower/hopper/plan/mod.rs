@@ -224,7 +224,8 @@ impl Planner<'_> {
         let all_once = self.once(&filled, &operands);
         let once: Vec<&Load> = all_once.iter().flat_map(|once| &once.loads).collect();
         let stay: BTreeSet<BufferId> = once.iter().map(|load| load.buffer).collect();
-        let [read, elements] = self.read_by_threads(&rings, &filled, &stay, &unpacked)?;
+        let [mut read, elements] = self.read_by_threads(&rings, &filled, &stay, &unpacked)?;
+        read.extend(products.values().filter(|p| matches!(p.a.1, Left::Loaded(_))).map(|p| p.a.0));
         let own = self.own(&filled, &stay, &mut operands);
         for ring in &mut rings {
             let StmtKind::For { body, .. } = &kernel.stmts[ring.at.stmt].kind else { continue };
@@ -382,7 +383,7 @@ impl Planner<'_> {
         if *fragments.entry(*acc).or_insert(fragment) != fragment {
             return Err(no("two products want their accumulator in different layouts"));
         }
-        let mut operand = |matrix: &MatrixRef, k_is_last: bool| -> Result<MatrixOperand, Reason> {
+        let mut placed = |matrix: &MatrixRef, k_is_last: bool| -> Result<Operand, Reason> {
             if kernel.buffers[matrix.buffer].scope != Scope::Shared {
                 return Err(no("an operand is neither in shared memory nor a fragment"));
             }
@@ -392,8 +393,9 @@ impl Planner<'_> {
             if *operands.entry(matrix.buffer).or_insert(operand) != operand {
                 return Err(no("an operand is used both as it is and transposed"));
             }
-            operand.wgmma().map_err(|e| no(&e.to_string()))
+            Ok(operand)
         };
+        let read = |operand: Operand| operand.wgmma().map_err(|e| no(&e.to_string()));
         let left = match kernel.buffers[a.buffer].scope {
             Scope::Fragment => {
                 let layout = self.left_fragment(a, consumers).map_err(|text| no(&text))?;
@@ -402,9 +404,12 @@ impl Planner<'_> {
                 }
                 Left::Registers
             }
-            Scope::Shared | Scope::Local => Left::Shared(operand(a, !a.transposed)?),
+            Scope::Shared | Scope::Local => {
+                let operand = placed(a, !a.transposed)?;
+                if operand.by_words() { Left::Loaded(operand) } else { Left::Shared(read(operand)?) }
+            }
         };
-        let right = operand(b, b.transposed)?;
+        let right = read(placed(b, b.transposed)?)?;
         if grid.cols > 1 && right.offset(cols / grid.cols, 0).is_err() {
             let text = format!(
                 "{consumers} warpgroups share neither the {rows} rows of a tile in blocks of {BLOCK_ROWS}, nor its {cols} columns at \

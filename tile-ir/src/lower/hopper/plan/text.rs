@@ -111,6 +111,7 @@ impl Product {
         let left = match a.1 {
             Left::Shared(_) => "from shared memory",
             Left::Registers => "from registers",
+            Left::Loaded(_) => "from registers, loaded word by word",
         };
         let [acc, a, b] = [*acc, a.0, b.0].map(|buffer| name(kernel, buffer));
         let to = if *clear { "=" } else { "+=" };

@@ -190,7 +190,8 @@ impl Compiler<'_> {
             a: match a {
                 WgmmaOperand::Descriptor(a) => GroupOperand::Descriptor(self.value(*a)?),
                 WgmmaOperand::Registers(local, start) => {
-                    GroupOperand::Registers(self.part((*local, *start), &[Dtype::U32], span, AccessKind::Read)?)
+                    let word = if dtype == Dtype::F32 { Dtype::F32 } else { Dtype::U32 };
+                    GroupOperand::Registers(self.part((*local, *start), &[word], span, AccessKind::Read)?)
                 }
             },
             b: self.value(b)?,
