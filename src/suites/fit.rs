@@ -86,7 +86,7 @@ impl Model for gemm::model::Parameters {
 
     /// What an instance has of its own is held near 1: an instance that was measured on few shapes is no faster than others for it.
     fn held(place: usize) -> (Option<f64>, f64) {
-        if place < gemm::model::COMMON { (None, WIDE) } else { (Some(1.0), 0.05) }
+        if place < gemm::model::COMMON { (None, 0.08) } else { (Some(1.0), 0.07) }
     }
 }
 

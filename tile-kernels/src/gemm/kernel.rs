@@ -2,7 +2,7 @@
 //! how a tile gets into shared memory, which threads multiply it, or when it may be overwritten.
 
 use super::epilogue::finish;
-use super::operands::{extents_agree, multiply};
+use super::operands::{extents_agree, multiply, multiply_turned};
 use tile_runtime::prelude::*;
 
 /// `c = f(alpha a b + beta c + bias)`, accumulated in f32; `c` is M x N, row-major.
@@ -22,24 +22,25 @@ use tile_runtime::prelude::*;
             // Two tiles below one another read their columns of b once.
             (64, 64, 64, 12, 128, 1, 2),
             // Few rows: a tile for each multiprocessor, rings as deep as shared memory.
-            (8, 56, 128, 14, 128, 1, 1), (16, 56, 128, 12, 128, 1, 1), (16, 32, 128, 18, 128, 1, 1),
-            (16, 96, 128, 7, 128, 1, 1), (32, 32, 128, 14, 128, 1, 1), (32, 48, 128, 10, 128, 1, 1), (32, 56, 128, 10, 128, 1, 1),
-            (32, 96, 128, 6, 128, 1, 1), (32, 144, 64, 10, 128, 1, 1), (64, 32, 128, 8, 128, 1, 1), (64, 48, 128, 7, 128, 1, 1),
-            (64, 112, 64, 9, 128, 1, 1), (64, 144, 64, 8, 128, 1, 1), (64, 192, 64, 6, 128, 1, 1),
-            (64, 96, 64, 10, 128, 1, 1), (128, 96, 64, 7, 128, 1, 1),
+            (16, 56, 128, 12, 128, 1, 1), (16, 96, 128, 7, 128, 1, 1), (32, 32, 128, 14, 128, 1, 1), (32, 48, 128, 10, 128, 1, 1),
+            (32, 96, 128, 6, 128, 1, 1), (64, 32, 128, 8, 128, 1, 1), (64, 48, 128, 7, 128, 1, 1), (64, 144, 64, 8, 128, 1, 1),
+            (64, 192, 64, 6, 128, 1, 1), (64, 96, 64, 10, 128, 1, 1), (128, 96, 64, 7, 128, 1, 1),
             // Few rows, of operands whose rows run along N.
             (16, 64, 128, 10, 128, 1, 1), (32, 64, 128, 8, 128, 1, 1),
             // Pairs of wide tiles: half as many bytes of b come from the second-level cache.
-            (128, 256, 64, 4, 256, 1, 2), (128, 192, 64, 4, 128, 1, 2), (128, 128, 64, 6, 128, 1, 2), (256, 128, 64, 4, 256, 1, 2),
+            (128, 256, 64, 4, 256, 1, 2), (256, 128, 64, 4, 256, 1, 2),
             // Clusters whose blocks share what they fetch of a, of b, or of both, each along its axis.
-            (128, 128, 64, 6, 128, 4, 1), (128, 128, 64, 6, 128, 1, 4), (128, 128, 64, 6, 128, 4, 2), (64, 64, 64, 12, 128, 4, 1),
-            (64, 64, 64, 12, 128, 1, 4), (64, 64, 64, 12, 128, 2, 4), (64, 128, 64, 8, 128, 1, 4), (64, 128, 64, 8, 128, 4, 2),
-            (128, 64, 64, 8, 128, 1, 2), (64, 80, 64, 10, 128, 4, 2), (64, 96, 64, 10, 128, 4, 2), (64, 96, 64, 10, 128, 2, 4),
-            (128, 80, 64, 7, 128, 4, 1), (128, 96, 64, 7, 128, 4, 2), (128, 160, 64, 5, 256, 1, 2), (128, 160, 64, 5, 256, 2, 2),
-            (128, 208, 64, 4, 256, 4, 1), (128, 224, 64, 4, 256, 1, 2), (192, 128, 64, 4, 384, 2, 2), (192, 144, 64, 4, 384, 2, 1),
+            (128, 128, 64, 6, 128, 1, 4), (128, 128, 64, 6, 128, 4, 2), (64, 64, 64, 12, 128, 4, 1), (64, 64, 64, 12, 128, 1, 4),
+            (64, 64, 64, 12, 128, 2, 4), (64, 128, 64, 8, 128, 1, 4), (64, 128, 64, 8, 128, 4, 2), (128, 64, 64, 8, 128, 1, 2),
+            (64, 80, 64, 10, 128, 4, 2), (64, 96, 64, 10, 128, 4, 2), (64, 96, 64, 10, 128, 2, 4), (128, 80, 64, 7, 128, 4, 1),
+            (128, 96, 64, 7, 128, 4, 2), (128, 160, 64, 5, 256, 1, 2), (128, 160, 64, 5, 256, 2, 2), (192, 128, 64, 4, 384, 2, 2),
             (192, 160, 64, 4, 384, 2, 1),
             // Three warpgroups, for rows that are a little more than a multiple of 128.
-            (192, 128, 64, 4, 384, 1, 1), (192, 160, 64, 4, 384, 1, 1), (192, 192, 64, 3, 384, 1, 1), (192, 176, 64, 4, 384, 1, 1),
+            (192, 128, 64, 4, 384, 1, 1), (192, 192, 64, 3, 384, 1, 1),
+            // Rows that are a little more than a multiple of these: columns are the rows of an instruction, rows its columns.
+            (96, 64, 64, 9, 128, 2, 2), (96, 256, 64, 4, 256, 1, 2), (96, 256, 64, 4, 256, 2, 2), (144, 128, 64, 5, 256, 1, 1),
+            (144, 128, 64, 5, 256, 2, 1), (144, 128, 64, 5, 256, 2, 2), (160, 128, 64, 5, 256, 2, 2), (208, 128, 64, 4, 256, 2, 1),
+            (208, 128, 64, 4, 256, 2, 2),
             // Where every thread copies: rows that are not aligned, and devices without TMA. Two blocks of them share a
             // multiprocessor.
             (128, 128, 32, 4, 256, 1, 1), (64, 64, 32, 4, 128, 1, 1),
@@ -53,13 +54,13 @@ use tile_runtime::prelude::*;
         // Of f32, 128 x 128 x 16 is for operands that both run along K, or both do not: else there are more addresses than
         // registers.
         where (BM >= 64 || T::BITS == 32 || B_T != (BN == 64)) && (B_T || BN % 64 == 0)
-            && (!A_T || T::BITS == 32 || BM >= 64 && BN % 32 == 0 && BK <= 64)
+            && (!A_T || T::BITS == 32 || BM >= 64 && (BN % 32 == 0 || BM % 64 != 0) && BK <= 64)
             && (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32)
             && !(BK == 16 && BM == 128 && A_T == B_T)
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish, multiply, extents_agree),
+    uses(finish, multiply, multiply_turned, extents_agree),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
 pub fn gemm<
@@ -85,6 +86,8 @@ pub fn gemm<
     activation: u32,
 ) {
     let depth = if A_T { A0 } else { A1 };
+    // Instructions have 64 rows: a tile of other rows is the transpose of one that has them as its columns.
+    let turned = BM > 64 && BM % 64 != 0;
     cluster([CX, CY]);
     // Rows of tiles that a wave shares, as measured on an H200 (the book's chapter on the ladder), also of tiles in clusters.
     let wide = BM == 128 && BN > 128;
@@ -100,7 +103,7 @@ pub fn gemm<
     threads([THREADS]);
     let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
-    let mut acc = alloc_fragment::<f32>([BM, BN]);
+    let mut acc = alloc_fragment::<f32>([if turned { BN } else { BM }, if turned { BM } else { BN }]);
     for [bx, by] in persistent([ceil_div(N, BN), ceil_div(M, BM)]) {
         let row = by * BM;
         let col = bx * BN;
@@ -114,11 +117,22 @@ pub fn gemm<
             } else {
                 Normal
             });
-            multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+            if turned {
+                multiply_turned::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+            } else {
+                multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+            }
         }
-        if EPILOGUE {
-            finish::<T, U, false>(&mut acc, c, bias, row, col, alpha, beta, activation);
+        if turned {
+            if EPILOGUE {
+                finish::<T, U, true>(&mut acc, c, bias, row, col, alpha, beta, activation);
+            }
+            copy(acc.t(), c.at_mut([row, col]));
+        } else {
+            if EPILOGUE {
+                finish::<T, U, false>(&mut acc, c, bias, row, col, alpha, beta, activation);
+            }
+            copy(&acc, c.at_mut([row, col]));
         }
-        copy(&acc, c.at_mut([row, col]));
     }
 }

@@ -196,6 +196,12 @@ fn at_once(cluster: i64) -> i64 {
     if cluster < 4 { MULTIPROCESSORS } else { 120 }
 }
 
+/// Whether a tile of so many rows is the transpose of one that instructions of 64 rows multiply, as [`kernel::gemm`](fn@super::kernel::gemm)
+/// has it.
+fn is_turned(rows: i64) -> bool {
+    rows > 64 && rows % 64 != 0
+}
+
 /// Rows of tiles of a panel, which the tiles that run at once share: as [`kernel::gemm`](fn@super::kernel::gemm) has it.
 fn panel([rows, cols]: [i64; 2], m: i64) -> i64 {
     match (rows, cols) {
@@ -266,7 +272,9 @@ impl Work {
         let [(a_port, b_port), (a_cache, b_cache)] =
             [0, 1].map(|at| (fetched(a_rows, a_pitch, at), fetched(b_rows, b_pitch, at)));
         let port = (a_port + b_port) / p.port;
-        let given = (a_rows + b_rows + multiplied + cols * multiplied / 64) * 128;
+        // The left operand's rows are read once, the right one's for every 64 of them.
+        let [left, right] = if is_turned(rows) { [cols, rows] } else { [multiplied, cols] };
+        let given = (a_rows + b_rows + left + right * left / 64) * 128;
         let shared = given as f64 / p.shared;
         // Neighbours are blocks of no cluster; or, of one along an axis, those along the other.
         let operands = ((m * k + n * k) * 2) as f64;
@@ -330,7 +338,8 @@ impl Work {
         let alone = (p.ramp / (steps * waves as f64).max(1.0)).min(1.0) * compute.min(read);
 
         let shared = ((self.parts - 1).max(0) * rows * cols * 4) as f64 / p.shares;
-        let sums = (rows.min(m) * cols.min(n) * 4) as f64;
+        // A thread waits for its part of each sum in turn, also where the tile hangs over.
+        let sums = (rows * cols * 4) as f64;
         let added = if self.slots > 1 { p.arrive + self.slots as f64 * sums / p.adds } else { 0.0 };
         let begun = p.fixed + p.gather * (together.max(1) as f64).log2();
         begun + alone + norm(&[compute, read + written], p.powers[1]) + shared + added

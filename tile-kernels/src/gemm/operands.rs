@@ -20,6 +20,24 @@ pub fn multiply<T, const A_T: bool, const B_T: bool>(
     }
 }
 
+/// Adds the transpose of the product of two tiles to `acc`, `b^T a^T`, of operands that are stored as [`multiply`] has them.
+#[tile_fn(dtypes(T in [f16, bf16, f32]))]
+pub fn multiply_turned<T, const A_T: bool, const B_T: bool>(
+    a: &SharedArray<T, (A0, A1)>,
+    b: &SharedArray<T, (B0, B1)>,
+    acc: &mut Fragment<f32, (BN, BM)>,
+) {
+    if A_T && B_T {
+        gemm(b, a, acc);
+    } else if A_T {
+        gemm(b.t(), a, acc);
+    } else if B_T {
+        gemm(b, a.t(), acc);
+    } else {
+        gemm(b.t(), a.t(), acc);
+    }
+}
+
 /// [`multiply`] by `wgmma`, whatever the elements are: of f32 the leading 10 bits of each fraction are multiplied.
 ///
 /// `wgmma` reads tf32 from shared memory where it lies along K, and from registers. An operand that lies across K is therefore the left one,

@@ -17,9 +17,8 @@ use tile_runtime::{Element, LaunchError};
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, THREADS, CK) in [
-            (16, 64, 128, 11, 128, 2), (32, 64, 128, 9, 128, 2), (64, 64, 128, 6, 128, 2), (64, 64, 64, 12, 128, 2),
-            (64, 64, 64, 9, 128, 4), (64, 64, 64, 6, 128, 8), (128, 64, 64, 7, 128, 2), (64, 128, 64, 7, 128, 2),
-            (64, 128, 64, 4, 128, 4), (64, 192, 64, 4, 128, 2), (128, 128, 64, 4, 256, 2),
+            (16, 64, 128, 11, 128, 2), (32, 64, 128, 9, 128, 2), (64, 64, 64, 12, 128, 2), (64, 64, 64, 9, 128, 4),
+            (64, 64, 64, 6, 128, 8), (64, 128, 64, 4, 128, 4),
             // f32 as tf32, of which 32 elements are as many bytes.
             (64, 64, 32, 12, 128, 2), (64, 64, 32, 9, 128, 4), (64, 64, 32, 6, 128, 8), (128, 64, 32, 7, 128, 2),
             (64, 128, 32, 7, 128, 2), (64, 128, 32, 4, 128, 4), (128, 128, 32, 4, 256, 2),
@@ -98,7 +97,7 @@ pub fn gemm_cluster<
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, THREADS) in [
-            (64, 64, 64, 12, 128), (128, 128, 64, 6, 256), (16, 64, 128, 10, 128), (128, 256, 64, 4, 256),
+            (64, 64, 64, 12, 128), (128, 128, 64, 6, 256), (16, 64, 128, 10, 128),
             // f32 as tf32.
             (64, 64, 32, 12, 128), (128, 128, 32, 6, 256),
         ],
@@ -228,18 +227,13 @@ pub struct Split {
 }
 
 /// The splits over clusters alone; those whose step along K is 128 are of operands that are both stored along K.
-pub(super) const CLUSTERS: [Split; 11] = [
+pub(super) const CLUSTERS: [Split; 6] = [
     over([16, 64, 128, 11], 2, 1),
     over([32, 64, 128, 9], 2, 1),
-    over([64, 64, 128, 6], 2, 1),
     over([64, 64, 64, 12], 2, 1),
     over([64, 64, 64, 9], 4, 1),
     over([64, 64, 64, 6], 8, 1),
-    over([128, 64, 64, 7], 2, 1),
-    over([64, 128, 64, 7], 2, 1),
     over([64, 128, 64, 4], 4, 1),
-    over([64, 192, 64, 4], 2, 1),
-    over([128, 128, 64, 4], 2, 1),
 ];
 
 /// The splits over clusters alone of f32 as tf32, stored along K.
@@ -257,12 +251,8 @@ const TF32_CLUSTERS: [Split; 7] = [
 const TF32_SLOTS: [Split; 2] = [over([64, 64, 32, 12], 1, 2), over([128, 128, 32, 6], 1, 2)];
 
 /// The tiles of the splits whose last arriver adds.
-pub(super) const SLOTS: [Split; 4] = [
-    over([64, 64, 64, 12], 1, 2),
-    over([128, 128, 64, 6], 1, 2),
-    over([16, 64, 128, 10], 1, 2),
-    over([128, 256, 64, 4], 1, 2),
-];
+pub(super) const SLOTS: [Split; 3] =
+    [over([64, 64, 64, 12], 1, 2), over([128, 128, 64, 6], 1, 2), over([16, 64, 128, 10], 1, 2)];
 
 /// Most blocks of a launch that splits K over clusters: two rounds of blocks.
 const CLUSTERED: i64 = 2 * MULTIPROCESSORS;

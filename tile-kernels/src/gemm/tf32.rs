@@ -1,9 +1,9 @@
 //! f32 operands on tensor cores: products as tf32, of which the leading 10 bits of the fraction count
 //! ([`Precision::Tf32`](super::Precision)).
 //!
-//! On Hopper, operands along K (`c = a b^T`) whose rows begin at multiples of 16 bytes are fetched by the tensor memory
-//! accelerator and multiplied by `wgmma`, which takes tf32 in no other layout; all others, and other devices, are copied
-//! asynchronously and multiplied by `mma.sync`.
+//! On Hopper, operands whose rows begin at multiples of 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`,
+//! where one of them at least lies along K ([`takes`]). Where both lie across K one is transposed first, if that is expected to pay
+//! ([`pack`](super::pack)); all others, and other devices, are copied asynchronously and multiplied by `mma.sync`.
 
 use super::epilogue::finish;
 use super::model::{INSTANCES, Parameters};
@@ -23,10 +23,10 @@ use tile_runtime::prelude::*;
 #[tile_kernel(
     instances(
         (BM, BN, STAGES, THREADS, CX, CY) in [
-            (128, 256, 4, 256, 1, 1), (128, 128, 6, 128, 1, 1), (64, 128, 8, 128, 1, 1), (64, 64, 12, 128, 1, 1),
-            (128, 256, 4, 256, 1, 2), (128, 256, 4, 256, 2, 1), (128, 128, 6, 128, 1, 2), (128, 128, 6, 128, 2, 1),
-            (256, 128, 4, 256, 1, 1), (256, 128, 4, 256, 1, 2), (256, 128, 4, 256, 2, 1), (128, 64, 8, 128, 1, 1), (128, 192, 4, 256, 1, 1), (192, 128, 4, 256, 1, 1),
-            (128, 128, 6, 256, 1, 1), (64, 128, 8, 128, 1, 4), (128, 64, 8, 128, 4, 1), (128, 128, 6, 256, 2, 1), (128, 128, 6, 256, 1, 2), (128, 128, 6, 128, 4, 1), (128, 128, 6, 128, 1, 4), (128, 128, 6, 128, 2, 2)
+            (128, 256, 4, 256, 1, 1), (128, 256, 4, 256, 1, 2), (128, 256, 4, 256, 2, 1), (128, 192, 4, 256, 1, 1),
+            (256, 128, 4, 256, 1, 1), (256, 128, 4, 256, 1, 2), (256, 128, 4, 256, 2, 1), (192, 128, 4, 256, 1, 1),
+            (128, 128, 6, 256, 1, 1), (128, 128, 6, 256, 1, 2), (128, 128, 6, 256, 2, 1), (64, 128, 8, 128, 1, 1),
+            (128, 64, 8, 128, 1, 1), (128, 64, 8, 128, 4, 1), (64, 64, 12, 128, 1, 1),
         ],
         (A_T, B_T) in [(false, true), (true, true), (false, false)],
         EPILOGUE in [false, true],
@@ -141,29 +141,22 @@ pub fn gemm_any_tf32<
 }
 
 /// The tiles of [`gemm_tf32`](struct@gemm_tf32), as [`Choice`] has them.
-pub const TILES: [Tile; 22] = [
+pub const TILES: [Tile; 15] = [
     (128, 256, 32, 4, 256, 1, 1),
-    (128, 128, 32, 6, 128, 1, 1),
-    (64, 128, 32, 8, 128, 1, 1),
-    (64, 64, 32, 12, 128, 1, 1),
     (128, 256, 32, 4, 256, 1, 2),
     (128, 256, 32, 4, 256, 2, 1),
-    (128, 128, 32, 6, 128, 1, 2),
-    (128, 128, 32, 6, 128, 2, 1),
+    (128, 192, 32, 4, 256, 1, 1),
     (256, 128, 32, 4, 256, 1, 1),
     (256, 128, 32, 4, 256, 1, 2),
     (256, 128, 32, 4, 256, 2, 1),
-    (128, 64, 32, 8, 128, 1, 1),
-    (128, 192, 32, 4, 256, 1, 1),
     (192, 128, 32, 4, 256, 1, 1),
     (128, 128, 32, 6, 256, 1, 1),
-    (64, 128, 32, 8, 128, 1, 4),
-    (128, 64, 32, 8, 128, 4, 1),
-    (128, 128, 32, 6, 256, 2, 1),
     (128, 128, 32, 6, 256, 1, 2),
-    (128, 128, 32, 6, 128, 4, 1),
-    (128, 128, 32, 6, 128, 1, 4),
-    (128, 128, 32, 6, 128, 2, 2),
+    (128, 128, 32, 6, 256, 2, 1),
+    (64, 128, 32, 8, 128, 1, 1),
+    (128, 64, 32, 8, 128, 1, 1),
+    (128, 64, 32, 8, 128, 4, 1),
+    (64, 64, 32, 12, 128, 1, 1),
 ];
 
 /// Whether `wgmma` multiplies operands that are stored so (`[a_transposed, b_transposed]`): one of them at least lies along K.
@@ -190,12 +183,36 @@ fn step((rows, cols): (i64, i64)) -> f64 {
     }
 }
 
-/// us that a launch of a tile that `wgmma` multiplies is expected to take: 0.9 to 1.13 times those measured of six products by all of the
-/// tiles (`bench/results/gemm-parts-fit-h200.json`).
-///
-/// An instruction takes as long over 8 elements of tf32 as over 16 of 16 bits, which are as many bytes, so the 16-bit kernel's cost model
-/// is asked about twice the K. Steps wait for one another rather than for the bytes of a port, even where few multiprocessors work.
+/// How long a launch takes, as a part of what the 16-bit kernel's model expects of it: where both operands lie along K, and where one is
+/// loaded word by word. Measured of 60 products on an H100 (`bench/results/gemm-tf32-fit-h100.json`).
+fn pace(choice: &Choice, loaded: bool) -> f64 {
+    let [read, loaded_by_words] = match (choice.split, choice.tile) {
+        (Some(Split { tile: (128, 128, ..), slots: 1, .. }), _) => [0.957, 0.982],
+        (Some(Split { tile: (128, 128, ..), .. }), _) => [0.999, 1.04],
+        (Some(Split { tile: (_, 128, ..), parts: 4, .. }), _) => [0.913, 0.905],
+        (Some(Split { tile: (64, 64, ..), parts: 8, .. }), _) => [0.857, 0.87],
+        (Some(Split { tile: (64, 64, ..), parts: 4, .. }), _) => [0.79, 0.946],
+        (Some(Split { tile: (64, 64, ..), slots: 2.., .. }), _) => [1.112, 1.108],
+        (Some(_), _) => [0.96, 0.98],
+        (None, (128, 256, ..)) => [0.95, 1.025],
+        (None, (256, _, .., 2, _)) => [0.95, 0.976],
+        (None, (256, ..)) => [0.95, 1.055],
+        (None, (192, ..) | (_, 192, ..)) => [0.994, 1.06],
+        (None, (128, 128, .., 1, 1)) => [0.939, 1.03],
+        (None, (128, 128, ..)) => [0.886, 0.983],
+        (None, (128, _, .., 4, _)) => [0.792, 0.937],
+        (None, (128, ..)) => [0.971, 1.019],
+        (None, (_, 128, ..)) => [1.018, 1.049],
+        (None, _) => [1.05, 1.017],
+    };
+    if loaded { loaded_by_words } else { read }
+}
+
+/// us that a launch of a tile that `wgmma` multiplies is expected to take. An instruction takes as long over 8 elements of tf32 as over 16 of 16
+/// bits, which are as many bytes, so the 16-bit kernel's cost model is asked about twice the K. Steps wait for one another rather than for the
+/// bytes of a port, even where few multiprocessors work.
 pub(super) fn us(choice: &Choice, [m, n, k]: [i64; 3], stored: [bool; 2], parameters: &Parameters) -> f64 {
+    let pace = pace(choice, stored != [false, true]);
     let (choice, tile) = match (choice.split, choice.tile) {
         (Some(Split { tile: (bm, bn, step, stages), .. }), _) => {
             let split = choice.split.map(|split| Split { tile: (bm, bn, 2 * step, stages), ..split });
@@ -209,8 +226,7 @@ pub(super) fn us(choice: &Choice, [m, n, k]: [i64; 3], stored: [bool; 2], parame
     let (none, one) = (f64::INFINITY, [1.0; INSTANCES]);
     let parameters =
         Parameters { fixed: 3.382, step, port: none, shared: none, last: 1.0, pace: one, reach: one, ..*parameters };
-    let _ = stored;
-    choice.work([m, n, k.saturating_mul(2)], [false, true]).us(&parameters)
+    pace * choice.work([m, n, k.saturating_mul(2)], [false, true]).us(&parameters)
 }
 
 /// The tile for a shape of operands along K.
@@ -236,8 +252,8 @@ fn say(on: &impl LaunchOn) {
     let device = on.device();
     if device.supports(Target::Sm90a) && !device.is_simulator() && !SAID.swap(true, Ordering::Relaxed) {
         eprintln!(
-            "tile: gemm: tf32 is multiplied by mma.sync, not by wgmma, which takes it only from operands along K (a b^T) \
-             whose rows begin at multiples of 16 bytes (said once)"
+            "tile: gemm: tf32 is multiplied by mma.sync, not by wgmma, which takes it where one operand at least lies along K and \
+             rows begin at multiples of 16 bytes (said once)"
         );
     }
 }
