@@ -21,7 +21,10 @@ fn cluttered_arguments(g: &Gemm, shape: [i64; 3]) -> Vec<Argument> {
 fn drops_the_rest(g: &Gemm, shape: [i64; 3], target: Target) {
     let bound = gemm(g);
     let program = lower_bound(&crate::testing::bound(&bound), target).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"));
-    assert!(count(&program.body, &|op| matches!(op, OpKind::Mma { atom: MmaAtom::M16n8k8Tf32, .. })) > 0);
+    let multiplies = |op: &OpKind| {
+        matches!(op, OpKind::Mma { atom: MmaAtom::M16n8k8Tf32, .. } | OpKind::Wgmma { dtype: Dtype::F32, .. })
+    };
+    assert!(count(&program.body, &multiplies) > 0);
     let expected = expected(g, shape);
     let fast = cluttered_arguments(g, shape);
     run_fast(&crate::testing::bound(&bound), &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
@@ -59,15 +62,30 @@ fn tiles_of_any_shape_are_right() {
     }
 }
 
-/// Operands of tf32 that are not K-major fall back to `mma.sync`, with a remark.
+/// A right operand of tf32 that is not K-major falls back to `mma.sync`, with a remark.
 #[test]
-fn operands_along_mn_fall_back_on_hopper() {
-    for stored in LAYOUTS.into_iter().filter(|s| *s != [false, true]) {
+fn right_operands_along_n_fall_back_on_hopper() {
+    for stored in LAYOUTS.into_iter().filter(|[_, b_transposed]| !b_transposed) {
         let g = Gemm { stored, threads: 128, tile: [64, 64, 32], ..TF32 };
         drops_the_rest(&g, [72, 72, 40], Target::Sm90a);
         let program = lower_bound(&crate::testing::bound(&gemm(&g)), Target::Sm90a).unwrap();
         let fallback = program.remarks.iter().find(|r| r.kind == RemarkKind::Fallback).unwrap();
         assert!(fallback.text.contains("mma.sync") && fallback.text.contains("wgmma"), "{}", fallback.text);
+    }
+}
+
+/// A left operand of tf32 that is not K-major is loaded word by word and multiplied by `wgmma`: by one warpgroup and by two, which share the
+/// rows of a tile or its columns, one and two blocks of 64 rows each.
+#[test]
+fn left_operands_along_m_are_loaded_on_hopper() {
+    for (tile, threads) in [([64, 64, 32], 128), ([128, 32, 8], 128), ([128, 64, 16], 256), ([64, 128, 32], 256)] {
+        let g = Gemm { stored: [true, true], threads, tile, ..TF32 };
+        drops_the_rest(&g, [72, 136, 40], Target::Sm90a);
+        let program = lower_bound(&crate::testing::bound(&gemm(&g)), Target::Sm90a).unwrap();
+        let from_registers =
+            |op: &OpKind| matches!(op, OpKind::Wgmma { a: crate::lowered::WgmmaOperand::Registers(..), .. });
+        assert!(count(&program.body, &from_registers) > 0, "{tile:?}");
+        assert!(program.remarks.iter().any(|r| r.text.contains("loaded word by word")), "{tile:?}");
     }
 }
 
