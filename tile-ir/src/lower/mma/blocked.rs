@@ -23,6 +23,10 @@ const OF_A_COPY: u32 = 8;
 /// Registers of a multiprocessor.
 const ALL_REGISTERS: u32 = 65_536;
 
+/// Multiply-adds that are written out one by one; of more, K is a loop. 16 bytes each, they have to fit into the instruction cache with
+/// what is beside them.
+pub(in crate::lower) const MOST_WRITTEN_OUT: u32 = 1024;
+
 /// One operand, as a thread reads it.
 struct Reads<'s> {
     side: &'s Side,
@@ -101,10 +105,9 @@ impl Lowering<'_> {
         // Where slots of an array are rows of it too, k is counted from the first row of the slot: in sums with the slot the
         // assembler loses sight of the constants by which addresses differ.
         let shift = reads.iter().find_map(|reads| reads.rows_before(self)).unwrap_or(0);
-        // Unrolled further, the operands of several chunks would be in registers at once.
-        self.stepped("depth", [shift, shift + k, chunk], Unroll::By(1), |l, depth| {
-            let at = [0, 1].map(|side| reads[side].at(l, (depth, shift), chunk));
-            let Some(streamed) = streamed else {
+        let Some(streamed) = streamed else {
+            let multiply = |l: &mut Self, depth: ValueId| {
+                let at = [0, 1].map(|side| reads[side].at(l, (depth, shift), chunk));
                 for step in 0..chunk {
                     for (reads, at) in reads.iter().zip(&at) {
                         reads.read_step(l, at, step, 0);
@@ -116,8 +119,19 @@ impl Lowering<'_> {
                         });
                     });
                 }
-                return;
             };
+            if layout.registers().saturating_mul(k) > MOST_WRITTEN_OUT {
+                return self.stepped("depth", [shift, shift + k, chunk], Unroll::By(1), multiply);
+            }
+            for first in (shift..shift + k).step_by(chunk as usize) {
+                let depth = self.int(i64::from(first));
+                multiply(self, depth);
+            }
+            return;
+        };
+        // Unrolled further, the operands of several chunks would be in registers at once.
+        self.stepped("depth", [shift, shift + k, chunk], Unroll::By(1), |l, depth| {
+            let at = [0, 1].map(|side| reads[side].at(l, (depth, shift), chunk));
             let (line_by_line, held) = (usize::from(streamed), usize::from(1 - streamed));
             for first in (0..chunk).step_by(deep as usize) {
                 reads[held].read_lines(l, &at[held], first);
@@ -210,7 +224,7 @@ impl<'s> Reads<'s> {
         let register = self.layout.representative(axis, line);
         let (row, col) = self.layout.position(thread, I::constant(register));
         let line = if axis == 0 { row } else { col };
-        self.side.operand.offset(line, k).over(self.side.operand.tile.dtype().bytes())
+        self.side.operand.place(line, k)
     }
 
     /// Line and step of every access of a chunk.
