@@ -122,6 +122,11 @@ impl SharedLayout {
         Some(SharedLayout { rows: self.cols, cols: self.rows, panel, order: Order::Turned { pitch }, ..*self })
     }
 
+    /// Whether it is the transposed matrix of one that is stored column after column.
+    pub const fn is_turned(&self) -> bool {
+        matches!(self.order, Order::Turned { .. })
+    }
+
     /// Whether it is stored column after column.
     pub const fn is_column_major(&self) -> bool {
         matches!(self.order, Order::Columns { .. })

@@ -91,7 +91,7 @@ pub fn gemm_parts<
             // part's.
             let together = if BM * BN >= 64 * THREADS {
                 1
-            } else if BM == 64 {
+            } else if BM == 64 || quads && B_T {
                 2
             } else {
                 4

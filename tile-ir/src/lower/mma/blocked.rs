@@ -20,6 +20,8 @@ const REGISTERS: [u32; 2] = [128, 168];
 const OTHERS: u32 = 24;
 /// What the address and guard of an asynchronous copy take that has nothing of them in common with others.
 const OF_A_COPY: u32 = 8;
+/// What those of a copy of one element take, which has the column of others.
+const OF_AN_ELEMENT: u32 = 4;
 /// Registers of a multiprocessor.
 const ALL_REGISTERS: u32 = 65_536;
 
@@ -162,16 +164,21 @@ impl Lowering<'_> {
         let threads = self.kernel.thread_count().max(1);
         let fragments: u32 = self.layouts.fragments.values().map(Fragment::registers).sum();
         let operands: u32 = reads.iter().map(|reads| self.program.locals[reads.part].len).sum();
-        let bytes: u32 = reads.iter().map(|reads| reads.side.operand.tile.bytes()).sum();
-        let copies = bytes.div_ceil(self.kernel.class.reads.bytes() * threads);
-        let copies = match reads.each_ref().map(|reads| reads.along_k()) {
+        let copies = |reads: &Reads<'_>, bytes: u32| {
+            let tile = reads.side.operand.tile;
+            (tile.rows() * tile.cols() * tile.dtype().bytes()).div_ceil(bytes * threads)
+        };
+        let is_turned = |reads: &Reads<'_>| reads.side.operand.tile.is_turned();
+        let elements: u32 = reads.iter().filter(|reads| is_turned(reads)).map(|reads| copies(reads, 4)).sum();
+        let wide = reads.iter().filter(|reads| !is_turned(reads));
+        let wide: u32 = match reads.each_ref().map(|reads| reads.along_k()) {
             // Of rows far apart at the same k: their addresses differ by constants.
             [true, true] => 0,
             // Of the same columns; one of each operand has what the others share.
-            [false, false] => copies.saturating_sub(2),
-            _ => copies,
+            [false, false] => wide.map(|reads| copies(reads, self.kernel.class.reads.bytes()).saturating_sub(1)).sum(),
+            _ => wide.map(|reads| copies(reads, self.kernel.class.reads.bytes())).sum(),
         };
-        let needed = fragments + operands + OTHERS + OF_A_COPY * copies;
+        let needed = fragments + operands + OTHERS + OF_A_COPY * wide + OF_AN_ELEMENT * elements;
         let Some(registers) = REGISTERS.into_iter().find(|registers| needed <= *registers) else { return };
         let blocks = ALL_REGISTERS / registers / threads;
         if self.program.launch.min_blocks.is_none() && blocks > 1 {
