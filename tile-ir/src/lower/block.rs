@@ -1,7 +1,8 @@
 //! Layouts and products of a block whose threads all run the same operations.
 //!
 //! Products decide: an accumulator lies as `mma.sync` leaves it, over the grid of warps that the policy asks for, and
-//! operands lie in shared memory with the widest swizzle of their rows. A fragment that meets another in a `parallel`
+//! operands lie in shared memory with the widest swizzle of their rows; those of multiply-adds so that elements along M (or N) are
+//! neighbours, rows as they are or column after column. A fragment that meets another in a `parallel`
 //! loop takes its layout, since a thread must hold the same elements of both. What remains is spread over the threads
 //! in vectors.
 

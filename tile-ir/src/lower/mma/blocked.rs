@@ -1,9 +1,9 @@
 //! Products of f32 by multiply-adds, blocked in registers: [`Fragment::crossings`].
 //!
 //! A thread reads what its rows and columns have along K and multiplies each with each, so what it reads grows as the sides
-//! of its block and what it multiplies as the area. Operands are read 16 bytes at a time: along K where that is what lies
-//! together, [`CHUNK`] elements of one row (or column) at once, else along M (or N), neighbouring rows (or columns) of one k;
-//! and 8 bytes along K of an operand that the other is not along K with, which halves what must be in registers at once.
+//! of its block and what it multiplies as the area. Operands are read 16 bytes at a time: along M (or N), neighbouring rows (or
+//! columns) of one k, where that is what lies together; arrays that nothing else knows the places of are stored so (see `block`).
+//! Else along K, [`CHUNK`] elements of one row (or column) at once, and 8 bytes along K of an operand that the other is not along K with, which halves what must be in registers at once.
 //! The block's layout is such that no two lanes that are served together meet in a bank. An address is computed once a
 //! thread; the others differ from it by constants, or by one XOR where the operand is swizzled.
 
