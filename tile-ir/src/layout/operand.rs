@@ -48,6 +48,14 @@ impl Operand {
         }
     }
 
+    /// Where element (`mn`, `k`) is, counted in elements from the start of the tile.
+    pub fn place<I: Index>(&self, mn: I, k: I) -> I {
+        match self.major {
+            Major::K => self.tile.place(mn, k),
+            Major::Mn => self.tile.place(k, mn),
+        }
+    }
+
     /// What the tensor cores multiply it as.
     ///
     /// # Errors

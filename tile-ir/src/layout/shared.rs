@@ -7,12 +7,15 @@
 //! ```text
 //! 64 x 128 bf16, B128 (64 columns a panel):   panel 0: 64 rows x 128 B | panel 1: 64 rows x 128 B
 //! ```
+//!
+//! A tile may also be stored column after column ([`SharedLayout::column_major`]), whose columns are 16 bytes further apart
+//! than they are long.
 
 use super::{Index, LayoutError, Permutation, Swizzle};
 use crate::ir::Dtype;
 
-/// A tile of `rows x cols` in shared memory, its columns contiguous: (row, column) <-> byte offset from its start,
-/// which is aligned to [`SharedLayout::alignment`].
+/// A tile of `rows x cols` in shared memory: (row, column) <-> byte offset from its start, which is aligned to
+/// [`SharedLayout::alignment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SharedLayout {
     rows: u32,
@@ -21,6 +24,18 @@ pub struct SharedLayout {
     swizzle: Swizzle,
     /// Bytes of a row within one panel.
     panel: u32,
+    order: Order,
+}
+
+/// What follows what in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Order {
+    /// The columns of a row, in panels.
+    Rows,
+    /// The rows of a column; columns are so many bytes apart.
+    Columns { pitch: u32 },
+    /// As `Columns`, seen as the transposed matrix: rows are so many bytes apart.
+    Turned { pitch: u32 },
 }
 
 /// How the offset changes from one element to another a fixed number of rows and columns away; see
@@ -58,7 +73,7 @@ impl SharedLayout {
         if panels > 1 && !rows.is_multiple_of(multiple) {
             return Err(LayoutError::PanelRows { rows, multiple, panels });
         }
-        Ok(SharedLayout { rows, cols, dtype, swizzle, panel })
+        Ok(SharedLayout { rows, cols, dtype, swizzle, panel, order: Order::Rows })
     }
 
     /// A tile with the widest swizzle that its row allows; row after row where none does.
@@ -78,7 +93,43 @@ impl SharedLayout {
     /// An extent of 0.
     pub fn row_major(rows: u32, cols: u32, dtype: Dtype) -> Result<SharedLayout, LayoutError> {
         let panel = row_bytes(rows, cols, dtype)?;
-        Ok(SharedLayout { rows, cols, dtype, swizzle: Swizzle::None, panel })
+        Ok(SharedLayout { rows, cols, dtype, swizzle: Swizzle::None, panel, order: Order::Rows })
+    }
+
+    /// A tile column after column, without a swizzle, its columns 16 bytes further apart than they are long: 32 elements of
+    /// 4 bytes that 32 neighbouring lanes write, 8 along a row of 4 rows below one another, are in 32 banks where a column is
+    /// a multiple of 128 bytes.
+    ///
+    /// # Errors
+    /// An extent of 0.
+    pub fn column_major(rows: u32, cols: u32, dtype: Dtype) -> Result<SharedLayout, LayoutError> {
+        let pitch = u64::from(rows) * u64::from(dtype.bytes()) + u64::from(super::swizzle::CHUNK);
+        let bytes = pitch * u64::from(cols);
+        let panel = row_bytes(rows, cols, dtype)?;
+        match (u32::try_from(bytes), u32::try_from(pitch)) {
+            (Ok(_), Ok(pitch)) => {
+                let order = Order::Columns { pitch };
+                Ok(SharedLayout { rows, cols, dtype, swizzle: Swizzle::None, panel, order })
+            }
+            _ => Err(LayoutError::TooLarge { what: "bytes of a tile", extent: bytes, most: u32::MAX.into() }),
+        }
+    }
+
+    /// The same memory as the transposed matrix, of a tile that is stored column after column.
+    pub fn turned(&self) -> Option<SharedLayout> {
+        let Order::Columns { pitch } = self.order else { return None };
+        let panel = self.rows * self.dtype.bytes();
+        Some(SharedLayout { rows: self.cols, cols: self.rows, panel, order: Order::Turned { pitch }, ..*self })
+    }
+
+    /// Whether it is the transposed matrix of one that is stored column after column.
+    pub const fn is_turned(&self) -> bool {
+        matches!(self.order, Order::Turned { .. })
+    }
+
+    /// Whether it is stored column after column.
+    pub const fn is_column_major(&self) -> bool {
+        matches!(self.order, Order::Columns { .. })
     }
 
     /// Rows of the tile.
@@ -86,7 +137,7 @@ impl SharedLayout {
         self.rows
     }
 
-    /// Columns of the tile; they are contiguous within a chunk of 16 bytes.
+    /// Columns of the tile; they are contiguous within a chunk of 16 bytes, unless it is stored column after column.
     pub const fn cols(&self) -> u32 {
         self.cols
     }
@@ -121,9 +172,13 @@ impl SharedLayout {
         self.rows * self.panel
     }
 
-    /// Bytes of the tile; there is no padding.
+    /// Bytes of the tile, with the padding of one that is stored column after column.
     pub const fn bytes(&self) -> u32 {
-        self.rows * self.cols * self.dtype.bytes()
+        match self.order {
+            Order::Rows => self.rows * self.cols * self.dtype.bytes(),
+            Order::Columns { pitch } => self.cols * pitch,
+            Order::Turned { pitch } => self.rows * pitch,
+        }
     }
 
     /// What the tile's address must be a multiple of, in bytes.
@@ -134,21 +189,40 @@ impl SharedLayout {
     /// Elements that are contiguous from any column that is a multiple of this: the widest vector that one access may
     /// use is this long, and 16 bytes at most.
     pub const fn contiguous(&self) -> u32 {
-        match self.swizzle {
-            Swizzle::None => self.panel_cols(),
-            Swizzle::B32 | Swizzle::B64 | Swizzle::B128 => super::swizzle::CHUNK / self.dtype.bytes(),
+        match (self.order, self.swizzle) {
+            (Order::Columns { .. }, _) => 1,
+            (Order::Rows | Order::Turned { .. }, Swizzle::None) => self.panel_cols(),
+            (Order::Rows | Order::Turned { .. }, Swizzle::B32 | Swizzle::B64 | Swizzle::B128) => {
+                super::swizzle::CHUNK / self.dtype.bytes()
+            }
         }
     }
 
     /// Byte offset of an element from the start of the tile.
     pub fn offset<I: Index>(&self, row: I, col: I) -> I {
         let size = self.dtype.bytes();
+        match self.order {
+            Order::Rows => {}
+            Order::Columns { pitch } => return col.times(pitch).add(row.times(size)),
+            Order::Turned { pitch } => return row.times(pitch).add(col.times(size)),
+        }
         if self.panels() == 1 {
             return self.within(row, col.times(size));
         }
         let panel = col.clone().over(self.panel_cols());
         let byte = col.modulo(self.panel_cols()).times(size);
         panel.times(self.panel_stride()).add(self.within(row, byte))
+    }
+
+    /// Where an element is, counted in elements from the start of the tile.
+    pub fn place<I: Index>(&self, row: I, col: I) -> I {
+        let size = self.dtype.bytes();
+        match self.order {
+            Order::Rows => self.offset(row, col).over(size),
+            // Sums of constants then remain such.
+            Order::Columns { pitch } => col.times(pitch / size).add(row),
+            Order::Turned { pitch } => row.times(pitch / size).add(col),
+        }
     }
 
     /// Byte offset within a panel.
@@ -160,10 +234,15 @@ impl SharedLayout {
     }
 
     /// The element whose first byte is at `offset`, the inverse of [`SharedLayout::offset`]: `None` beyond the tile
-    /// or inside an element.
+    /// or inside an element, and in the padding.
     pub fn element(&self, offset: u32) -> Option<(u32, u32)> {
         if offset >= self.bytes() || !offset.is_multiple_of(self.dtype.bytes()) {
             return None;
+        }
+        if let Order::Columns { pitch } | Order::Turned { pitch } = self.order {
+            let (line, within) = (offset / pitch, offset % pitch / self.dtype.bytes());
+            let (row, col) = if self.is_column_major() { (within, line) } else { (line, within) };
+            return (row < self.rows && col < self.cols).then_some((row, col));
         }
         let (panel, rest) = (offset / self.panel_stride(), offset % self.panel_stride());
         let plain = self.swizzle.apply(rest);
@@ -180,6 +259,11 @@ impl SharedLayout {
     /// part of the way.
     pub fn step(&self, rows: u32, cols: u32) -> Option<Step> {
         let size = self.dtype.bytes();
+        match self.order {
+            Order::Rows => {}
+            Order::Columns { pitch } => return Some(Step { xor: 0, add: cols * pitch + rows * size }),
+            Order::Turned { pitch } => return Some(Step { xor: 0, add: rows * pitch + cols * size }),
+        }
         let (panels, inside) = (cols / self.panel_cols(), cols % self.panel_cols() * size);
         let add = panels * self.panel_stride() + rows * self.panel;
         match self.swizzle {

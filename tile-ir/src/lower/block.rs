@@ -1,16 +1,18 @@
 //! Layouts and products of a block whose threads all run the same operations.
 //!
 //! Products decide: an accumulator lies as `mma.sync` leaves it, over the grid of warps that the policy asks for, and
-//! operands lie in shared memory with the widest swizzle of their rows. A fragment that meets another in a `parallel`
+//! operands lie in shared memory with the widest swizzle of their rows; those of multiply-adds so that elements along M (or N) are
+//! neighbours, rows as they are or column after column. A fragment that meets another in a `parallel`
 //! loop takes its layout, since a thread must hold the same elements of both. What remains is spread over the threads
 //! in vectors.
 
+use super::class;
 use super::schedule::Layouts;
-use super::uses::{accesses, allocated, each};
+use super::uses::{accesses, allocated, each, touches};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
 use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, SharedLayout, WarpGrid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Threads of a warp.
 pub(super) const WARP: u32 = 32;
@@ -78,7 +80,7 @@ impl Block {
 /// Infers.
 pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
     let (mut this, statements) = Inference::new(kernel, Block::default());
-    this.blocks = lane_blocks(kernel, &statements);
+    (this.blocks, this.turned) = lane_blocks(kernel, &statements);
     for (buffer, declared) in kernel.buffers.iter() {
         if declared.scope == Scope::Shared
             && matches!(declared.swizzle, SwizzleRequest::Exactly(swizzle) if swizzle != Swizzle::None)
@@ -123,6 +125,8 @@ struct Inference<'k> {
     all: Vec<Diagnostic>,
     /// How accumulators of multiply-adds are blocked in registers; `None` where they lie as those of tensor cores do.
     blocks: Option<[u32; 2]>,
+    /// Arrays that are stored column after column: operands of those products whose rows run along K.
+    turned: BTreeSet<BufferId>,
 }
 
 impl<'k> Inference<'k> {
@@ -130,7 +134,8 @@ impl<'k> Inference<'k> {
     fn new(kernel: &'k BoundKernel, block: Block) -> (Inference<'k>, Vec<StmtId>) {
         let mut statements = Vec::new();
         each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
-        (Inference { kernel, block, sources: BTreeMap::new(), all: Vec::new(), blocks: None }, statements)
+        let (sources, turned) = (BTreeMap::new(), BTreeSet::new());
+        (Inference { kernel, block, sources, all: Vec::new(), blocks: None, turned }, statements)
     }
 
     fn warps(&self) -> u32 {
@@ -169,9 +174,13 @@ impl<'k> Inference<'k> {
         }
         let left = if held { self.row_major(a) } else { self.tile(a.buffer) };
         let (Some(left), Some(right)) = (left, self.tile(b.buffer)) else { return };
-        let major = |k_is_last: bool| if k_is_last { Major::K } else { Major::Mn };
-        let a = (a.buffer, Operand { tile: left, major: major(!a.transposed) });
-        let b = (b.buffer, Operand { tile: right, major: major(b.transposed) });
+        let operand = |tile: SharedLayout, k_is_last: bool| match (k_is_last, tile.turned()) {
+            (true, Some(tile)) => Operand { tile, major: Major::Mn },
+            (true, None) => Operand { tile, major: Major::K },
+            (false, _) => Operand { tile, major: Major::Mn },
+        };
+        let a = (a.buffer, operand(left, !a.transposed));
+        let b = (b.buffer, operand(right, b.transposed));
         let groups = match (grouped, b.1.major) {
             (false, _) => 1,
             (true, Major::K) => b.1.mn() / cols.max(1),
@@ -340,6 +349,7 @@ impl<'k> Inference<'k> {
         let dtype = kernel.buffer_dtype(buffer);
         let layout = match declared.swizzle {
             // Panels need rows that are whole atoms.
+            SwizzleRequest::Auto if self.turned.contains(&buffer) => SharedLayout::column_major(rows, cols, dtype),
             SwizzleRequest::Auto => {
                 SharedLayout::automatic(rows, cols, dtype).or_else(|_| SharedLayout::row_major(rows, cols, dtype))
             }
@@ -575,31 +585,85 @@ impl<'k> Inference<'k> {
 }
 
 /// How many rows and columns the blocks have in which threads hold the accumulators of products of f32 by multiply-adds,
-/// so that operands are read 16 bytes at a time: 4 neighbours along M (or N) of an operand whose rows run along it, and 1 of
-/// one whose rows run along K, of which 4 elements lie together.
+/// so that operands are read 16 bytes at a time: 4 neighbours along M (or N) of an operand that lies along it, and 1 of
+/// one that lies along K, of which 4 elements lie together. And the arrays that are stored column after column, whose rows run
+/// along K: they lie along M (or N) then.
 ///
 /// All accumulators of a kernel have the same, as its first product wants it, since they may meet. `None`, for accumulators
 /// as those of tensor cores, where some product is another one, where a row has no multiple of 4 elements, or where tiles are
 /// reduced: the four lanes that have a row there combine it by shuffles.
-fn lane_blocks(kernel: &BoundKernel, statements: &[StmtId]) -> Option<[u32; 2]> {
-    let mut first = None;
+fn lane_blocks(kernel: &BoundKernel, statements: &[StmtId]) -> (Option<[u32; 2]>, BTreeSet<BufferId>) {
+    let mut products = Vec::new();
     for &stmt in statements {
         let kind = &kernel.stmts[stmt].kind;
-        if let StmtKind::Tile(TileOp::Gemm { a, b, precision, grouped, .. }) = kind {
+        if let StmtKind::Tile(TileOp::Gemm { a, b, acc, policy, precision, grouped, .. }) = kind {
             let fits = |matrix: &MatrixRef| {
                 kernel.buffers[matrix.buffer].scope == Scope::Shared
                     && kernel.buffer_dtype(matrix.buffer) == Dtype::F32
                     && kernel.buffer_extents(matrix.buffer).last().is_some_and(|row| row.is_multiple_of(4))
             };
             if *precision != Precision::Full || *grouped || ![a, b].into_iter().all(fits) {
-                return None;
+                return (None, BTreeSet::new());
             }
-            first = first.or(Some([if a.transposed { 4 } else { 1 }, if b.transposed { 1 } else { 4 }]));
+            products.push(([(a.buffer, !a.transposed), (b.buffer, b.transposed)], *acc, *policy));
         } else if matches!(kind, StmtKind::Tile(TileOp::ReduceTile { .. })) {
-            return None;
+            return (None, BTreeSet::new());
         }
     }
-    first
+    let block = |turned: &BTreeSet<BufferId>| {
+        let first = products.first()?;
+        Some(first.0.map(|(buffer, along_k)| if along_k && !turned.contains(&buffer) { 1 } else { 4 }))
+    };
+    let operands = || products.iter().flat_map(|product| product.0);
+    let mut turned: BTreeSet<BufferId> = operands().filter(|(_, along_k)| *along_k).map(|(buffer, _)| buffer).collect();
+    turned.retain(|buffer| {
+        operands().all(|(other, along_k)| other != *buffer || along_k) && only_multiplied(kernel, statements, *buffer)
+    });
+    let threads = kernel.thread_count();
+    let divides = |block| {
+        products.iter().all(|(_, acc, policy)| {
+            let [rows, cols] = kernel.buffer_extents(*acc)[..] else { return false };
+            let grid = policy.grid(rows, cols, threads / WARP, ATOM);
+            threads.is_multiple_of(WARP) && grid.is_ok_and(|grid| Fragment::crossings(rows, cols, grid, block).is_ok())
+        })
+    };
+    // The padding of columns is no part of what the analysis has counted.
+    let padding: u64 = turned.iter().map(|buffer| padding(kernel, *buffer)).sum();
+    let fits = crate::analysis::shared_bytes(kernel).saturating_add(padding) <= MOST_WITH_PADDING;
+    if turned.is_empty() || !fits || !block(&turned).is_some_and(divides) {
+        turned.clear();
+    }
+    (block(&turned), turned)
+}
+
+/// Most bytes of shared memory of a kernel that has arrays stored column after column: what every target has.
+const MOST_WITH_PADDING: u64 = 163 << 10;
+
+/// Bytes that an array takes more where it is stored column after column, in all of its slots.
+fn padding(kernel: &BoundKernel, buffer: BufferId) -> u64 {
+    let [rows, cols] = kernel.buffer_extents(buffer)[..] else { return 0 };
+    let bytes =
+        SharedLayout::column_major(rows, cols, kernel.buffer_dtype(buffer)).map_or(u32::MAX, |tile| tile.bytes());
+    let slots = class::stages(kernel).get(&buffer).copied().unwrap_or(1);
+    (u64::from(bytes) - kernel.buffer_bytes(buffer)).saturating_mul(u64::from(slots))
+}
+
+/// Whether all that is done with an array is to copy tiles of tensors to it and to multiply it: then nothing else knows how it lies.
+fn only_multiplied(kernel: &BoundKernel, statements: &[StmtId], array: BufferId) -> bool {
+    let knows = |stmt: &StmtId| {
+        let kind = &kernel.stmts[*stmt].kind;
+        if let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = kind {
+            let fills = dst.place == Place::Buffer(array) && !dst.transposed && matches!(src.place, Place::Tensor(_));
+            return !fills && touches(kernel, *stmt, array);
+        }
+        // What a loop touches, its statements touch.
+        let is_plain = matches!(
+            kind,
+            StmtKind::Tile(TileOp::Gemm { .. }) | StmtKind::Alloc { .. } | StmtKind::For { .. } | StmtKind::If { .. }
+        );
+        !is_plain && touches(kernel, *stmt, array)
+    };
+    kernel.buffers[array].swizzle == SwizzleRequest::Auto && !statements.iter().any(knows)
 }
 
 /// The fragments that are used together, in each `parallel` loop and `reduce`.

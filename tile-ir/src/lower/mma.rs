@@ -5,6 +5,7 @@
 //! computed once a lane; the others differ from it by an XOR and an addition of constants, where the swizzle allows.
 
 mod blocked;
+pub(super) use blocked::MOST_WRITTEN_OUT;
 
 use super::block::{ATOM, Form, Product, WARP};
 use super::*;

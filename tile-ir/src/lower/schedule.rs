@@ -123,7 +123,11 @@ impl Layouts {
         });
         let shared = self.shared.iter().map(|(buffer, layout)| {
             let (rows, cols, swizzle) = (layout.rows(), layout.cols(), layout.swizzle().name());
-            format!("shared `{}`: {rows} x {cols} {}, swizzle {swizzle}", name(buffer), layout.dtype())
+            let lies = match layout.is_column_major() {
+                true => "column after column".to_owned(),
+                false => format!("swizzle {swizzle}"),
+            };
+            format!("shared `{}`: {rows} x {cols} {}, {lies}", name(buffer), layout.dtype())
         });
         fragments.chain(shared).collect()
     }

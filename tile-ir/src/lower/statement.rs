@@ -119,9 +119,11 @@ impl<'a> Lowering<'a> {
             Scope::Shared if self.receives(buffer) => {}
             Scope::Shared => {
                 let slots = self.stages.get(&buffer).copied().unwrap_or(1);
+                let layout = self.layouts.shared.get(&buffer);
+                let len = layout.map_or(len, |layout| layout.bytes() / dtype.bytes());
                 let pitch = if slots == 1 { len } else { len.next_multiple_of(16 / dtype.bytes()) };
                 // Rows that are free of bank conflicts within an atom are so for every slot.
-                let align = if self.layouts.shared.contains_key(&buffer) { 128 } else { 16 };
+                let align = if layout.is_some() { 128 } else { 16 };
                 self.declare_shared(buffer, dtype, pitch, (slots, align));
             }
         }

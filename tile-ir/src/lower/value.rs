@@ -1,7 +1,7 @@
 //! Expressions to values, and accesses to addresses with their guards.
 
 use super::*;
-use crate::layout::{Formula, Index};
+use crate::layout::Formula;
 
 /// An axis on which an index was not proven in bounds.
 #[derive(Clone, Copy, Debug)]
@@ -255,8 +255,8 @@ impl Lowering<'_> {
         match place {
             Place::Buffer(buffer) => {
                 if let (Some(layout), [row, col]) = (self.layouts.shared.get(&buffer).copied(), indices) {
-                    let offset = layout.offset(Formula::Symbol(0), Formula::Symbol(1));
-                    return self.formula(&offset.over(layout.dtype().bytes()), &[*row, *col]);
+                    let place = layout.place(Formula::Symbol(0), Formula::Symbol(1));
+                    return self.formula(&place, &[*row, *col]);
                 }
                 let extents = self.kernel.buffer_extents(buffer);
                 let mut offset = indices[0];

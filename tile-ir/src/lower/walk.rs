@@ -123,6 +123,8 @@ pub(super) struct Lowering<'a> {
     pub(super) index_ranges: Vec<IndexRange>,
     /// Arrays that a pipelined loop loads, each warp the rows that it alone reads.
     pub(super) own_rows: BTreeSet<BufferId>,
+    /// Whether there is the iteration whose loads are being lowered, where its asynchronous copies ask that themselves.
+    pub(super) exists: Option<ValueId>,
     /// The number of slots of each array that a pipelined loop loads ahead.
     pub(super) stages: BTreeMap<BufferId, u32>,
     /// Of an array that a pipelined loop loads ahead: the first element of the slot that its name stands for now.
@@ -181,6 +183,7 @@ impl<'a> Lowering<'a> {
             counted: None,
             paired: BTreeSet::new(),
             own_rows: BTreeSet::new(),
+            exists: None,
             is_met: true,
             index_ranges: Vec::new(),
             stages: class::stages(kernel),

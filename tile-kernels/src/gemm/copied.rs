@@ -78,22 +78,23 @@ impl Speed {
     /// (`[a_transposed, b_transposed]`).
     pub fn of(
         operands: Operands,
-        (rows, cols, step, _, threads): (i64, i64, usize, usize, usize),
+        (rows, cols, _, _, threads): (i64, i64, usize, usize, usize),
         [a_transposed, b_transposed]: [bool; 2],
     ) -> Speed {
         let (beside, [alone, shared, add], blocks) = match operands {
             Operands::Full => {
                 // Tiles of 128 x 128 are of whole K: nothing is added.
-                let times = match (rows, cols, step) {
-                    (128, 128, 16) => [1.677, 1.5962, 0.0],
-                    (128, 128, _) => [0.897, 0.7981, 0.0],
-                    (128, ..) => [0.608, 0.4484, 2.823],
-                    (_, 128, _) => [0.559, 0.4425, 4.507],
-                    (64, ..) => [0.58, 0.4755, 1.081],
-                    (32, ..) => [0.595, 0.2453, 1.05],
+                let times = match (rows, cols) {
+                    (128, 128) => [0.776, 0.681, 0.0],
+                    (128, _) => [0.473, 0.419, 2.823],
+                    (_, 128) => [0.432, 0.417, 4.507],
+                    (64, _) => [0.513, 0.4415, 1.081],
+                    (32, _) => [0.574, 0.2403, 1.05],
                     _ => [0.368, 0.1494, 0.43],
                 };
-                (FULL, times, (512 / threads as i64).min(8))
+                // A thread has at most 255 registers for 16 x 8 elements, and 128 for 8 x 8.
+                let registers = if rows * cols > 64 * threads as i64 { 256 } else { 128 };
+                (FULL, times, (65_536 / registers / threads as i64).min(8))
             }
             Operands::Tf32 { .. } if rows < 64 => (TF32, [0.232, 0.1634, 0.232], 4),
             Operands::Tf32 { .. } if rows == 64 => (TF32, [0.232, 0.1656, 1.71], 4),
@@ -202,7 +203,7 @@ mod tests {
             (full(32, 64, 16, 64), [56, 3648, 19_208], 667.3),
             (full(64, 64, 16, 128), [384, 800, 6384], 196.3),
             (full(64, 64, 16, 128), [942, 280, 2312], 90.9),
-            (full(128, 128, 8, 256), [4782, 576, 576], 101.0),
+            (full(128, 128, 8, 128), [4782, 576, 576], 101.0),
             (tf32(64, 128), [119, 912, 1992], 38.7),
             (tf32(64, 128), [240, 5576, 13_648], 496.7),
             (tf32(64, 128), [560, 480, 3624], 63.6),

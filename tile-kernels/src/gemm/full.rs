@@ -1,7 +1,7 @@
 //! Which tile multiplies f32 operands as they are ([`Precision::Full`](super::Precision)): by multiply-adds, on every device.
 //!
-//! A thread has 8 x 8 elements of a tile, or 8 x 4 of the small ones, and reads what it multiplies 16 bytes at a time. Tiles
-//! are large where there are many of them, because they read less for what they multiply, and small where a device would else
+//! A thread has 16 x 8 elements of the largest tile, 8 x 8 of others, or 8 x 4 of the small ones, and reads what it multiplies
+//! 16 bytes at a time, however operands are stored. Tiles are large where there are many of them, because they read less for what they multiply, and small where a device would else
 //! have multiprocessors without any.
 
 use super::Tile;
@@ -14,25 +14,23 @@ struct Cost {
     share: f64,
     /// Blocks that fit on a multiprocessor, by their registers.
     blocks: i64,
+    /// The part of their time that multiprocessors multiply with one warp a scheduler; each further warp fills the same part of
+    /// what the others leave.
+    one_warp: f64,
 }
 
 /// The tiles, the largest first.
-const TILES: [Cost; 6] = [
-    Cost { tile: (128, 128, 8, 4, 256, 1, 1), share: 0.84, blocks: 2 },
-    Cost { tile: (128, 128, 16, 3, 256, 1, 1), share: 0.84, blocks: 2 },
-    Cost { tile: (128, 64, 8, 4, 128, 1, 1), share: 0.80, blocks: 4 },
-    Cost { tile: (64, 128, 8, 4, 128, 1, 1), share: 0.80, blocks: 4 },
-    Cost { tile: (64, 64, 16, 4, 128, 1, 1), share: 0.70, blocks: 4 },
-    Cost { tile: (32, 64, 16, 4, 64, 1, 1), share: 0.65, blocks: 8 },
+const TILES: [Cost; 5] = [
+    Cost { tile: (128, 128, 8, 4, 128, 1, 1), share: 0.87, blocks: 2, one_warp: 0.85 },
+    Cost { tile: (128, 64, 8, 4, 128, 1, 1), share: 0.80, blocks: 4, one_warp: 0.55 },
+    Cost { tile: (64, 128, 8, 4, 128, 1, 1), share: 0.80, blocks: 4, one_warp: 0.55 },
+    Cost { tile: (64, 64, 16, 4, 128, 1, 1), share: 0.72, blocks: 4, one_warp: 0.55 },
+    Cost { tile: (32, 64, 16, 4, 64, 1, 1), share: 0.67, blocks: 8, one_warp: 0.55 },
 ];
 
-/// The part of their time that multiprocessors multiply with one warp a scheduler; each further warp fills the same part of
-/// what the others leave.
-const ONE_WARP: f64 = 0.55;
-
-/// The tile for a result of `m` x `n` and operands that are stored so. What is summed over is as long for all of them.
-pub fn tile_for(m: i64, n: i64, stored: [bool; 2]) -> Tile {
-    cheapest(TILES.iter().filter(|cost| has(cost.tile, stored)), 1, m, n)
+/// The tile for a result of `m` x `n`, whichever way operands are stored. What is summed over is as long for all of them.
+pub fn tile_for(m: i64, n: i64, _stored: [bool; 2]) -> Tile {
+    cheapest(TILES.iter(), 1, m, n)
 }
 
 /// Which of some tiles is the one for so many products of matrices.
@@ -45,24 +43,19 @@ fn cheapest<'a>(tiles: impl Iterator<Item = &'a Cost>, batches: i64, m: i64, n: 
     cheapest.map_or(TILES[0].tile, |cost| cost.tile)
 }
 
-/// Every tile that there is of operands that are stored so (`[a_transposed, b_transposed]`), for benchmarks and tests.
-pub fn tiles(stored: [bool; 2]) -> impl Iterator<Item = Tile> {
-    TILES.iter().map(|cost| cost.tile).filter(move |tile| has(*tile, stored))
-}
-
-/// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
-fn has((bm, _, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
-    a_transposed != b_transposed || bm < 128 || bk < 16
+/// Every tile that there is, for benchmarks and tests: each is one of operands that are stored either way (`[a_transposed, b_transposed]`).
+pub fn tiles(_stored: [bool; 2]) -> impl Iterator<Item = Tile> {
+    TILES.iter().map(|cost| cost.tile)
 }
 
 /// How long a step along K takes, in multiply-adds of a multiprocessor that does nothing else.
-fn cost(Cost { tile, share, blocks }: &Cost, batches: i64, m: i64, n: i64) -> f64 {
+fn cost(Cost { tile, share, blocks, one_warp }: &Cost, batches: i64, m: i64, n: i64) -> f64 {
     let (bm, bn, _, _, threads, ..) = *tile;
     let tiles = batches.saturating_mul(up(m, bm)).saturating_mul(up(n, bn)).max(1);
     // Tiles of the multiprocessor that has most, and its warps a scheduler.
     let most = up(tiles, MULTIPROCESSORS);
     let warps = (most.min(*blocks) * threads as i64) as f64 / 128.0;
-    let busy = 1.0 - (1.0 - ONE_WARP).powf(warps);
+    let busy = 1.0 - (1.0 - one_warp).powf(warps);
     (most * bm * bn) as f64 / (busy * share)
 }
 

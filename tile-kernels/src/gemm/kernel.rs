@@ -44,19 +44,16 @@ use tile_runtime::prelude::*;
             // Where every thread copies: rows that are not aligned, and devices without TMA. Two blocks of them share a
             // multiprocessor.
             (128, 128, 32, 4, 256, 1, 1), (64, 64, 32, 4, 128, 1, 1),
-            // f32, multiplied by multiply-adds: 8 x 8 elements a thread, or 8 x 4.
-            (128, 128, 8, 4, 256, 1, 1), (128, 128, 16, 3, 256, 1, 1), (128, 64, 8, 4, 128, 1, 1), (64, 128, 8, 4, 128, 1, 1),
+            // f32, multiplied by multiply-adds: 16 x 8 elements a thread, 8 x 8 or 8 x 4.
+            (128, 128, 8, 4, 128, 1, 1), (128, 64, 8, 4, 128, 1, 1), (64, 128, 8, 4, 128, 1, 1),
             (64, 64, 16, 4, 128, 1, 1), (32, 64, 16, 4, 64, 1, 1),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
         // An operand whose rows run along N is read by whole rows of 64; tiles for few rows are of X W^T alone.
-        // Of f32, 128 x 128 x 16 is for operands that both run along K, or both do not: else there are more addresses than
-        // registers.
         where (BM >= 64 || T::BITS == 32 || B_T != (BN == 64)) && (B_T || BN % 64 == 0)
             && (!A_T || T::BITS == 32 || BM >= 64 && (BN % 32 == 0 || BM % 64 != 0) && BK <= 64)
             && (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32)
-            && !(BK == 16 && BM == 128 && A_T == B_T)
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),

@@ -76,8 +76,8 @@ pub fn gemm_parts<
         copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
         multiply_as::<T, TF32, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
-    // A thread whose right operands lie along N multiplies four neighbouring columns. Those of all threads are put aside together.
-    let quads = BK <= 16 && !TF32 && !B_T;
+    // A thread multiplies four neighbouring columns by multiply-adds. Those of all threads are put aside together.
+    let quads = BK <= 16 && !TF32;
     if slots > 1 {
         let place = min(tile * slots + part, 1055);
         for [i, j] in parallel([BM, BN]) {
@@ -91,7 +91,7 @@ pub fn gemm_parts<
             // part's.
             let together = if BM * BN >= 64 * THREADS {
                 1
-            } else if BM == 64 {
+            } else if BM == 64 || quads && B_T {
                 2
             } else {
                 4

@@ -6,12 +6,18 @@ use super::super::vector::Vector;
 use super::super::*;
 use super::own_rows::Pieces;
 use crate::analysis::SharedLoad;
+use crate::layout::SharedLayout;
 
 /// Copies of a tile that a thread issues one by one; more stay a loop.
 const MOST_WRITTEN_OUT: u32 = 4;
 /// Copies of a tile of 16-bit elements that a thread issues one by one where they lie below one another, which takes fewer registers. Products in
 /// f32 have none left: they spill.
 pub(super) const MOST_BELOW: u32 = 8;
+
+/// Copies of a tile that is stored column after column that a thread issues one by one: of an element each.
+const MOST_TURNED: u32 = 16;
+/// Of these, how many addresses in a row are computed each from that of the one before. The assembler makes products of longer rows.
+const MOST_WALKED: u32 = 4;
 
 impl Lowering<'_> {
     /// The elements of one asynchronous copy, if a load is made of such; else that is remarked. `None` also for what is
@@ -55,6 +61,9 @@ impl Lowering<'_> {
         extents: &[u32],
         width: u32,
     ) {
+        // Neighbours of a row lie in as many columns.
+        let turned = matches!(dst.place, Place::Buffer(b) if self.layouts.shared.get(&b).is_some_and(SharedLayout::is_column_major));
+        let width = if turned { 1 } else { width };
         let mut parts = extents.to_vec();
         parts.iter_mut().last().into_iter().for_each(|inner| *inner /= width);
         let counts: Vec<ValueId> = parts.iter().map(|n| self.int(i64::from(*n))).collect();
@@ -64,10 +73,37 @@ impl Lowering<'_> {
             }
             let indices = l.named(indices);
             let from = l.tile_memory(src, &indices, src_open);
+            let from = l.existing(from);
             let to = l.tile_memory(dst, &indices, dst_open);
             l.op(OpKind::AsyncCopy { to, from, width });
         };
         let (total, threads) = (parts.iter().product::<u32>(), self.thread_total());
+        if let (true, [_, columns]) = (turned && self.rank(src.place) >= 2, &parts[..])
+            && total.is_multiple_of(threads)
+            && total / threads <= MOST_TURNED
+            && threads.is_multiple_of(*columns)
+        {
+            // An element's offset in the tensor follows from that of the one above, a few times in a row.
+            let thread = self.linear_thread();
+            let place = self.split(thread, &counts);
+            let (each, apart) = (total / threads, threads / columns);
+            for first in (0..each).step_by(MOST_WALKED as usize) {
+                let row = self.binary(BinaryOp::Add, place[0], first * apart);
+                let Some((offset, step)) = self.walked(src, [row, place[1]], apart) else {
+                    return self.bug("a tile of a tensor without rows");
+                };
+                let count = MOST_WALKED.min(each - first);
+                self.copy_below([row, place[1]], count, apart, |l, indices| {
+                    let mut from = l.tile_memory(src, &indices, src_open);
+                    from.offset = l.read(offset);
+                    let from = l.existing(from);
+                    let to = l.tile_memory(dst, &indices, dst_open);
+                    l.op(OpKind::AsyncCopy { to, from, width });
+                    l.set(offset, offset + step);
+                });
+            }
+            return;
+        }
         let is_operand = matches!(dst.place, Place::Buffer(b) if self.layouts.shared.contains_key(&b));
         let own_rows = matches!(dst.place, Place::Buffer(b) if self.own_rows.contains(&b));
         if let (true, [rows, columns]) = (own_rows, &parts[..])
@@ -84,8 +120,8 @@ impl Lowering<'_> {
         // Every thread has as many: written out, their addresses are computed before the loop over K.
         let each = total / threads;
         if each > MOST_WRITTEN_OUT {
-            let halves = self.dtype_of(dst.place).bytes() == 2;
-            if !matches!(parts[..], [_, columns] if halves && each <= MOST_BELOW && threads.is_multiple_of(columns)) {
+            let below = self.dtype_of(dst.place).bytes() == 2 && each <= MOST_BELOW || turned && each <= MOST_TURNED;
+            if !matches!(parts[..], [_, columns] if below && threads.is_multiple_of(columns)) {
                 return self.spread("part", &counts, copy);
             }
             // A thread's pieces have one column, and rows a constant apart.
@@ -99,6 +135,16 @@ impl Lowering<'_> {
             let indices = l.split(part, &counts);
             copy(l, indices);
         });
+    }
+
+    /// What an asynchronous copy reads, where there is an iteration that it is for.
+    fn existing(&mut self, from: Memory) -> Memory {
+        let Some(exists) = self.exists else { return from };
+        let guard = match from.guard {
+            Some(guard) => Guard { cond: self.binary(BinaryOp::And, exists, guard.cond), ..guard },
+            None => Guard { cond: exists, reason: GuardReason::Masked },
+        };
+        Memory { guard: Some(guard), ..from }
     }
 
     /// `count` copies of a thread, the first at a row and column and the others `apart` rows below one another.

@@ -11,7 +11,7 @@
 //! slots need no other release. Where each warp has a ring of its own, an iteration releases its slot at its end and fills it again, since that costs a
 //! barrier of the warp only. With one stage an iteration's own loads are issued, awaited, used, and their slot released.
 //!
-//! `.schedule(Rolled)`: the loop is there once, and counts which slot it is at, where only shared arrays are loaded: the copies of a per-thread array are
+//! `.schedule(Rolled)`, and where what is written out of a product by multiply-adds would not fit into the instruction cache: the loop is there once, and counts which slot it is at, where only shared arrays are loaded: the copies of a per-thread array are
 //! registers, whose numbers an instruction cannot compute.
 //!
 //! Loads that no asynchronous copy can make are staged in registers ([`registers`](super::registers)): an iteration begins by loading what
@@ -22,6 +22,8 @@
 //! for i { if there is a next { load(next) }; compute(slot); if there is a next { store(other slot) }; barrier }
 //! ```
 
+use super::super::block::Form;
+use super::super::mma::MOST_WRITTEN_OUT;
 use super::super::uses::{declared, mentions, touches};
 use super::super::*;
 use super::registers::{Held, Way};
@@ -126,8 +128,12 @@ impl<'a> Lowering<'a> {
             self.op(OpKind::Barrier);
         }
         let reg = self.reg(&name, ty, false);
+        let rolled = rolled
+            || matches!(pipeline.transport, Transport::AsyncCopies)
+                && self.multiply_adds(body) * stages > MOST_WRITTEN_OUT;
         if rolled && pipeline.copies.is_empty() {
-            return self.rolled(&pipeline, reg, start);
+            self.rolled(&pipeline, reg, start);
+            return self.await_zeros(&pipeline);
         }
         let stride = self.eval(Term::from(stages) * step);
         self.loop_over(reg, [start, end, stride], unroll, |l| {
@@ -145,6 +151,14 @@ impl<'a> Lowering<'a> {
         });
         self.select(&pipeline, Slot::Fixed(0));
         self.vars[var] = None;
+        self.await_zeros(&pipeline);
+    }
+
+    /// Behind a loop, awaits the zeros that copies of iterations that do not exist have written: its arrays may be filled again.
+    fn await_zeros(&mut self, pipeline: &Pipeline<'_>) {
+        if self.copies_ask(pipeline) {
+            self.op(OpKind::AsyncWait { pending: 0 });
+        }
     }
 
     /// The loop, once: a register holds the slot of the iteration, another one the slot that is filled.
@@ -289,29 +303,42 @@ impl<'a> Lowering<'a> {
 
     /// The loads of iteration `index`, if there is such an iteration, into the slots `slot`.
     fn issue(&mut self, pipeline: &Pipeline<'a>, index: ValueId, slot: Slot) {
+        let exists = self.eval(index.below(pipeline.end));
+        let load = |l: &mut Self| l.load_ahead(pipeline, index, slot);
+        if let Transport::WarpCopies(arrays) = &pipeline.transport {
+            return self.either(exists, load, |l| arrays.iter().for_each(|_| l.op(OpKind::AsyncCommit)));
+        }
+        self.when(exists, load);
+        self.issued(&pipeline.transport);
+    }
+
+    /// [`Lowering::issue`] without a branch, of loads that are asynchronous copies alone: each of them asks whether there is such an
+    /// iteration, and writes zeros to the slot where there is none.
+    fn issue_unbranched(&mut self, pipeline: &Pipeline<'a>, index: ValueId, slot: Slot) {
+        let exists = self.eval(index.below(pipeline.end));
+        self.exists = Some(self.out.once("exists", exists));
+        self.load_ahead(pipeline, index, slot);
+        self.exists = None;
+        self.issued(&pipeline.transport);
+    }
+
+    /// The loads of iteration `index` into the slots `slot`.
+    fn load_ahead(&mut self, pipeline: &Pipeline<'a>, index: ValueId, slot: Slot) {
         let (var, loads) = (pipeline.var, &pipeline.body[..pipeline.split.loads]);
         let arrays = if let Transport::WarpCopies(arrays) = &pipeline.transport { &arrays[..] } else { &[] };
-        let exists = self.eval(index.below(pipeline.end));
-        let load = |l: &mut Self| {
-            l.select(pipeline, slot);
-            let (name, ty) = (format!("{}_ahead", l.kernel.vars[var].name), l.index_type(var));
-            let reg = l.reg(&name, ty, false);
-            l.define(reg, index);
-            let needed = l.needed(loads, loads);
-            l.beside(var, Binding::Reg(reg), loads, |l| {
-                for stmt in needed {
-                    l.block(&[stmt]);
-                    if arrays.iter().any(|array| touches(l.kernel, stmt, *array)) {
-                        l.op(OpKind::AsyncCommit);
-                    }
+        self.select(pipeline, slot);
+        let (name, ty) = (format!("{}_ahead", self.kernel.vars[var].name), self.index_type(var));
+        let reg = self.reg(&name, ty, false);
+        self.define(reg, index);
+        let needed = self.needed(loads, loads);
+        self.beside(var, Binding::Reg(reg), loads, |l| {
+            for stmt in needed {
+                l.block(&[stmt]);
+                if arrays.iter().any(|array| touches(l.kernel, stmt, *array)) {
+                    l.op(OpKind::AsyncCommit);
                 }
-            });
-        };
-        if arrays.is_empty() {
-            self.when(exists, load);
-            return self.issued(&pipeline.transport);
-        }
-        self.either(exists, load, |l| arrays.iter().for_each(|_| l.op(OpKind::AsyncCommit)));
+            }
+        });
     }
 
     /// Fills the slots of the iterations before which the loop is entered.
@@ -351,9 +378,37 @@ impl<'a> Lowering<'a> {
         self.await_slot(&pipeline.transport, pipeline.ahead() - 1);
         let later = self.read(index);
         let later = self.ahead(pipeline, later, pipeline.ahead());
-        self.issue(pipeline, later, filled);
+        if self.copies_ask(pipeline) {
+            self.issue_unbranched(pipeline, later, filled);
+        } else {
+            self.issue(pipeline, later, filled);
+        }
         self.select(pipeline, slot);
         self.block(&pipeline.body[own..]);
+    }
+
+    /// Multiply-adds of a thread in the products among statements that are blocked in registers.
+    fn multiply_adds(&self, statements: &[StmtId]) -> u32 {
+        let of = |stmt: &StmtId| {
+            let product = self.products.get(stmt).filter(|product| matches!(product.form, Form::Blocked(_)))?;
+            Some(self.layouts.fragments.get(&product.acc)?.registers() * product.a.1.k())
+        };
+        statements.iter().filter_map(of).sum()
+    }
+
+    /// Whether the loads of a later iteration are issued without a branch: asynchronous copies alone, beside a product by multiply-adds
+    /// that is blocked in registers, of which the assembler moves no instruction over a branch.
+    fn copies_ask(&self, pipeline: &Pipeline<'_>) -> bool {
+        let (loads, work) = pipeline.body.split_at(pipeline.split.loads);
+        let is_copy = |stmt: &StmtId| {
+            declared(self.kernel, *stmt).is_some()
+                || matches!(self.kernel.stmts[*stmt].kind, StmtKind::Tile(TileOp::Copy { .. }))
+                    && matches!(self.analysis.shared_loads.get(stmt), Some(SharedLoad::Asynchronous { .. }))
+        };
+        matches!(pipeline.transport, Transport::AsyncCopies)
+            && pipeline.copies.is_empty()
+            && self.multiply_adds(work) > 0
+            && loads.iter().all(is_copy)
     }
 
     /// The work of an iteration, each of whose arrays is awaited before the first statement that uses it.

@@ -131,20 +131,26 @@ impl<'a> Lowering<'a> {
     /// Where a thread's elements stand below one another in the tensor: the offset of the first, in a register that is moved on
     /// from row to row, and by how much. An address each would take two registers that ptxas keeps from iteration to iteration.
     fn first_row(&mut self, src: &TileRef, extents: &[u32]) -> Option<(RegId, ValueId)> {
-        let (Place::Tensor(tensor), [ones @ .., _, inner]) = (src.place, extents) else { return None };
+        let (Place::Tensor(_), [ones @ .., _, inner]) = (src.place, extents) else { return None };
         let threads = self.thread_total();
-        let axis = self.rank(src.place).checked_sub(2)?;
         if ones.iter().any(|extent| *extent != 1) || !threads.is_multiple_of(*inner) {
             return None;
         }
         let (thread, columns) = (self.linear_thread(), self.int(i64::from(*inner)));
         let row = self.binary(BinaryOp::Div, thread, columns);
         let col = self.binary(BinaryOp::Rem, thread, columns);
+        self.walked(src, [row, col], threads / inner)
+    }
+
+    /// The offset of an element of a tile in a tensor, in a register, and by how much that of one `apart` rows below it is more.
+    pub(super) fn walked(&mut self, src: &TileRef, [row, col]: [ValueId; 2], apart: u32) -> Option<(RegId, ValueId)> {
+        let Place::Tensor(tensor) = src.place else { return None };
+        let axis = self.rank(src.place).checked_sub(2)?;
         let first = self.tile_memory(src, &[row, col], &[]).offset;
         let offset = self.out.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
         self.define(offset, first);
         let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
-        let (stride, rows) = (self.widen(stride), self.int(i64::from(threads / inner)));
+        let (stride, rows) = (self.widen(stride), self.int(i64::from(apart)));
         let rows = self.widen(rows);
         Some((offset, self.binary(BinaryOp::Mul, rows, stride)))
     }

@@ -1,9 +1,9 @@
 //! Products of f32 by multiply-adds, blocked in registers: [`Fragment::crossings`].
 //!
 //! A thread reads what its rows and columns have along K and multiplies each with each, so what it reads grows as the sides
-//! of its block and what it multiplies as the area. Operands are read 16 bytes at a time: along K where that is what lies
-//! together, [`CHUNK`] elements of one row (or column) at once, else along M (or N), neighbouring rows (or columns) of one k;
-//! and 8 bytes along K of an operand that the other is not along K with, which halves what must be in registers at once.
+//! of its block and what it multiplies as the area. Operands are read 16 bytes at a time: along M (or N), neighbouring rows (or
+//! columns) of one k, where that is what lies together; arrays that nothing else knows the places of are stored so (see `block`).
+//! Else along K, [`CHUNK`] elements of one row (or column) at once, and 8 bytes along K of an operand that the other is not along K with, which halves what must be in registers at once.
 //! The block's layout is such that no two lanes that are served together meet in a bank. An address is computed once a
 //! thread; the others differ from it by constants, or by one XOR where the operand is swizzled.
 
@@ -20,8 +20,14 @@ const REGISTERS: [u32; 2] = [128, 168];
 const OTHERS: u32 = 24;
 /// What the address and guard of an asynchronous copy take that has nothing of them in common with others.
 const OF_A_COPY: u32 = 8;
+/// What those of a copy of one element take, which has the column of others.
+const OF_AN_ELEMENT: u32 = 4;
 /// Registers of a multiprocessor.
 const ALL_REGISTERS: u32 = 65_536;
+
+/// Multiply-adds that are written out one by one; of more, K is a loop. 16 bytes each, they have to fit into the instruction cache with
+/// what is beside them.
+pub(in crate::lower) const MOST_WRITTEN_OUT: u32 = 1024;
 
 /// One operand, as a thread reads it.
 struct Reads<'s> {
@@ -101,10 +107,9 @@ impl Lowering<'_> {
         // Where slots of an array are rows of it too, k is counted from the first row of the slot: in sums with the slot the
         // assembler loses sight of the constants by which addresses differ.
         let shift = reads.iter().find_map(|reads| reads.rows_before(self)).unwrap_or(0);
-        // Unrolled further, the operands of several chunks would be in registers at once.
-        self.stepped("depth", [shift, shift + k, chunk], Unroll::By(1), |l, depth| {
-            let at = [0, 1].map(|side| reads[side].at(l, (depth, shift), chunk));
-            let Some(streamed) = streamed else {
+        let Some(streamed) = streamed else {
+            let multiply = |l: &mut Self, depth: ValueId| {
+                let at = [0, 1].map(|side| reads[side].at(l, (depth, shift), chunk));
                 for step in 0..chunk {
                     for (reads, at) in reads.iter().zip(&at) {
                         reads.read_step(l, at, step, 0);
@@ -116,8 +121,19 @@ impl Lowering<'_> {
                         });
                     });
                 }
-                return;
             };
+            if layout.registers().saturating_mul(k) > MOST_WRITTEN_OUT {
+                return self.stepped("depth", [shift, shift + k, chunk], Unroll::By(1), multiply);
+            }
+            for first in (shift..shift + k).step_by(chunk as usize) {
+                let depth = self.int(i64::from(first));
+                multiply(self, depth);
+            }
+            return;
+        };
+        // Unrolled further, the operands of several chunks would be in registers at once.
+        self.stepped("depth", [shift, shift + k, chunk], Unroll::By(1), |l, depth| {
+            let at = [0, 1].map(|side| reads[side].at(l, (depth, shift), chunk));
             let (line_by_line, held) = (usize::from(streamed), usize::from(1 - streamed));
             for first in (0..chunk).step_by(deep as usize) {
                 reads[held].read_lines(l, &at[held], first);
@@ -148,16 +164,21 @@ impl Lowering<'_> {
         let threads = self.kernel.thread_count().max(1);
         let fragments: u32 = self.layouts.fragments.values().map(Fragment::registers).sum();
         let operands: u32 = reads.iter().map(|reads| self.program.locals[reads.part].len).sum();
-        let bytes: u32 = reads.iter().map(|reads| reads.side.operand.tile.bytes()).sum();
-        let copies = bytes.div_ceil(self.kernel.class.reads.bytes() * threads);
-        let copies = match reads.each_ref().map(|reads| reads.along_k()) {
+        let copies = |reads: &Reads<'_>, bytes: u32| {
+            let tile = reads.side.operand.tile;
+            (tile.rows() * tile.cols() * tile.dtype().bytes()).div_ceil(bytes * threads)
+        };
+        let is_turned = |reads: &Reads<'_>| reads.side.operand.tile.is_turned();
+        let elements: u32 = reads.iter().filter(|reads| is_turned(reads)).map(|reads| copies(reads, 4)).sum();
+        let wide = reads.iter().filter(|reads| !is_turned(reads));
+        let wide: u32 = match reads.each_ref().map(|reads| reads.along_k()) {
             // Of rows far apart at the same k: their addresses differ by constants.
             [true, true] => 0,
             // Of the same columns; one of each operand has what the others share.
-            [false, false] => copies.saturating_sub(2),
-            _ => copies,
+            [false, false] => wide.map(|reads| copies(reads, self.kernel.class.reads.bytes()).saturating_sub(1)).sum(),
+            _ => wide.map(|reads| copies(reads, self.kernel.class.reads.bytes())).sum(),
         };
-        let needed = fragments + operands + OTHERS + OF_A_COPY * copies;
+        let needed = fragments + operands + OTHERS + OF_A_COPY * wide + OF_AN_ELEMENT * elements;
         let Some(registers) = REGISTERS.into_iter().find(|registers| needed <= *registers) else { return };
         let blocks = ALL_REGISTERS / registers / threads;
         if self.program.launch.min_blocks.is_none() && blocks > 1 {
@@ -210,7 +231,7 @@ impl<'s> Reads<'s> {
         let register = self.layout.representative(axis, line);
         let (row, col) = self.layout.position(thread, I::constant(register));
         let line = if axis == 0 { row } else { col };
-        self.side.operand.offset(line, k).over(self.side.operand.tile.dtype().bytes())
+        self.side.operand.place(line, k)
     }
 
     /// Line and step of every access of a chunk.
