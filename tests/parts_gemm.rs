@@ -4,7 +4,7 @@
 use tile_kernel_examples::data::{Real, hash, integers, normal};
 use tile_kernel_examples::gemm::{Case, LAYOUTS, product};
 use tile_kernels::gemm::parts::{self, Parts};
-use tile_kernels::gemm::{Choice, Gemm, GemmElement, Precision, candidates, gemm, gemm_by};
+use tile_kernels::gemm::{Choice, Gemm, GemmElement, Precision, candidates, gemm, gemm_by, tf32};
 use tile_runtime::prelude::*;
 
 fn shape(transposed: bool, rows: usize, cols: usize) -> [usize; 2] {
@@ -85,7 +85,8 @@ fn calls_are_split() {
         let all = candidates(device, &da, &db, &mut c, &options);
         let is_split = |choice: &Choice| choice.parts.is_some_and(|parts| parts.slots > 1);
         // Of operands that TMA fetches there are others that may be faster.
-        let looked_at = if shape == FETCHED { &all[..] } else { &all[..1] };
+        let fetched = shape == FETCHED || precision == Precision::Tf32 && tf32::takes(stored);
+        let looked_at = if fetched { &all[..] } else { &all[..1] };
         assert!(looked_at.iter().any(|(choice, _)| is_split(choice)), "{shape:?}: {}", all[0].0);
         let names: std::collections::BTreeSet<String> = all.iter().map(|(choice, _)| choice.to_string()).collect();
         assert_eq!(names.len(), all.len(), "{names:?}");
@@ -99,6 +100,7 @@ fn calls_are_split() {
     called::<f32>([8, 136, 6000], [true, false], Precision::Full);
     called::<f32>([40, 72, 6000], [false, false], Precision::Full);
     called::<f32>([20, 68, 6000], [true, true], Precision::Tf32);
+    called::<f32>([20, 68, 6000], [true, false], Precision::Tf32);
     called::<f32>([20, 68, 6000], [false, true], Precision::Tf32);
     called::<bf16>([4, 69, 6145], [false, true], Precision::Full);
     called::<f16>([5, 89, 6704], [true, false], Precision::Full);

@@ -84,7 +84,8 @@ impl Model for gemm::model::Parameters {
         (0..gemm::model::COMMON).chain(own.into_iter().flatten()).collect()
     }
 
-    /// What an instance has of its own is held near 1: an instance that was measured on few shapes is no faster than others for it.
+    /// What all instances have in common stays near what earlier measurements, of other instances, gave. What an instance has of its own is
+    /// held near 1: one that was measured on few shapes is no faster than others for it.
     fn held(place: usize) -> (Option<f64>, f64) {
         if place < gemm::model::COMMON { (None, 0.08) } else { (Some(1.0), 0.07) }
     }
