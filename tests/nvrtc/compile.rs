@@ -110,7 +110,9 @@ fn products(kernel: &Kernel, instance: &Instance) -> Option<usize> {
         "gemm_tf32" => 64,
         _ => return None,
     };
-    let (rows, threads) = (constant("BM")?, constant("THREADS")?);
+    // Of tf32 with B across K, columns are the rows of an instruction.
+    let rows = if kernel.name == "gemm_tf32" && constant("B_T")? == 0 { "BN" } else { "BM" };
+    let (rows, threads) = (constant(rows)?, constant("THREADS")?);
     // Narrower tiles are multiplied with their operands swapped.
     (rows % 64 == 0).then_some((rows / 64 * 128 / threads * depth / 16) as usize)
 }
