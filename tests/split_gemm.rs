@@ -116,7 +116,7 @@ fn explained(definition: &'static Definition, name: &str, slots: f64) -> tile_ir
 fn explained_traffic() {
     use tile_ir::explain::AccessKind;
     let report =
-        explained(gemm_cluster::<f16, f16>::definition(), "gemm_cluster [64, 64, 128, 6, 128, 2, 0, 1, 0]", 1.0);
+        explained(gemm_cluster::<f16, f16>::definition(), "gemm_cluster [64, 64, 64, 12, 128, 2, 0, 1, 0]", 1.0);
     let text = report.to_string();
     let tensor = |name: &str| report.tensors.iter().find(|t| t.name == name).unwrap();
     // Two rows of 64 tiles.
