@@ -54,11 +54,13 @@ fn product(n: u32, dtype: Dtype, registers: bool, transposed: [bool; 2]) -> Prog
     let mut b = Build::threads(128);
     let y = b.tensor("y", Dtype::F32, 1, true);
     let operands = b.swizzled("operands", Dtype::F32, 16 * 1024);
-    let (acc, words) = (b.local("acc", Dtype::F32, n / 2), b.local("words", Dtype::U32, 4));
+    // Words of tf32 are f32, others hold two elements.
+    let word = if dtype == Dtype::F32 { Dtype::F32 } else { Dtype::U32 };
+    let (acc, words) = (b.local("acc", Dtype::F32, n / 2), b.local("words", word, 4));
     let zero = b.int(0);
     for i in 0..4 {
         let (tx, i) = (b.tx(), b.int(i));
-        let word = b.cast(tx, U32);
+        let word = b.cast(tx, ValueType::Element(word));
         b.store(Space::Local(words), i, word);
     }
     b.op(OpKind::WgmmaFence);
@@ -215,7 +217,7 @@ fn every_copy_and_barrier_of_sm_90_compiles_there() {
     let words = b.local("words", Dtype::U32, 4);
     for i in 0..4 {
         let (tx, i) = (b.tx(), b.int(i));
-        let word = b.cast(tx, U32);
+        let word = b.cast(tx, ValueType::Element(word));
         b.store(Space::Local(words), i, word);
     }
     let (lane, four) = (b.special(Special::Lane), b.int(4));
