@@ -217,7 +217,7 @@ fn every_copy_and_barrier_of_sm_90_compiles_there() {
     let words = b.local("words", Dtype::U32, 4);
     for i in 0..4 {
         let (tx, i) = (b.tx(), b.int(i));
-        let word = b.cast(tx, ValueType::Element(word));
+        let word = b.cast(tx, U32);
         b.store(Space::Local(words), i, word);
     }
     let (lane, four) = (b.special(Special::Lane), b.int(4));
