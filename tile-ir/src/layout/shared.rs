@@ -34,7 +34,8 @@ enum Order {
     Rows,
     /// The rows of a column; columns are so many bytes apart.
     Columns { pitch: u32 },
-    /// As `Columns`, seen as the transposed matrix: rows are so many bytes apart.
+    /// The columns of a row, without panels; rows are so many bytes apart. This is how the transpose of a tile lies that is stored column after
+    /// column.
     Turned { pitch: u32 },
 }
 
@@ -115,19 +116,20 @@ impl SharedLayout {
         }
     }
 
-    /// The same memory as the transposed matrix, of a tile that is stored column after column.
+    /// The layout of the transposed matrix, whose element (column, row) is where this tile's element (row, column) is. Only a tile that is
+    /// stored column after column has one; `None` of a tile that is stored row after row.
     pub fn turned(&self) -> Option<SharedLayout> {
         let Order::Columns { pitch } = self.order else { return None };
         let panel = self.rows * self.dtype.bytes();
         Some(SharedLayout { rows: self.cols, cols: self.rows, panel, order: Order::Turned { pitch }, ..*self })
     }
 
-    /// Whether it is the transposed matrix of one that is stored column after column.
+    /// Whether this is the layout of a transposed matrix, as [`SharedLayout::turned`] makes it.
     pub const fn is_turned(&self) -> bool {
         matches!(self.order, Order::Turned { .. })
     }
 
-    /// Whether it is stored column after column.
+    /// Whether the tile is stored column after column.
     pub const fn is_column_major(&self) -> bool {
         matches!(self.order, Order::Columns { .. })
     }

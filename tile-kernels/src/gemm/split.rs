@@ -1,7 +1,7 @@
 //! K split over blocks, where a shape has too few tiles to fill the device: [`gemm_cluster`] over the blocks of a cluster,
 //! which add their sums through distributed shared memory, and [`gemm_slots`] over clusters that put their sums aside, which
-//! the last to arrive adds in order. Both give the same bits at every launch, and take operands of 16 bits in every layout, and f32 along
-//! K, of which the leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
+//! the last to arrive adds in order. Both give the same bits at every launch, and take operands of 16 bits in every layout, and f32, one
+//! operand of it at least along K, of which the leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
 
 use super::Gemm;
 use super::activation::activate;
@@ -56,6 +56,8 @@ pub fn gemm_cluster<
 ) {
     // ANCHOR: cluster
     let depth = if A_T { A0 } else { A1 };
+    // `multiply_by_wgmma` makes the transpose of the product then.
+    let turned = T::BITS == 32 && !B_T;
     let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), CK]);
     cluster([1, 1, CK]);
     threads([THREADS]);
@@ -64,10 +66,7 @@ pub fn gemm_cluster<
     let share = ceil_div(ceil_div(depth, BK), CK);
     let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
-    let mut acc = alloc_fragment::<f32>([
-        if T::BITS == 32 && !B_T { BN } else { BM },
-        if T::BITS == 32 && !B_T { BM } else { BN },
-    ]);
+    let mut acc = alloc_fragment::<f32>([if turned { BN } else { BM }, if turned { BM } else { BN }]);
     clear(&mut acc);
     for step in pipelined(0..share, STAGES) {
         let k = (part * share + step) * BK;
@@ -77,7 +76,7 @@ pub fn gemm_cluster<
     }
     cluster_reduce(Sum, &mut acc);
     if part == 0 {
-        if T::BITS == 32 && !B_T {
+        if turned {
             if EPILOGUE {
                 finish::<T, U, true>(&mut acc, c, bias, row, col, alpha, beta, activation);
             }
@@ -144,6 +143,8 @@ pub fn gemm_slots<
     arrived: &mut Workspace<u32, (Fixed<128>, Fixed<128>)>,
 ) {
     let depth = if A_T { A0 } else { A1 };
+    // `multiply_by_wgmma` makes the transpose of the product then.
+    let turned = T::BITS == 32 && !B_T;
     let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), slots]);
     let [t] = threads([THREADS]);
     let row = by * BM;
@@ -153,10 +154,7 @@ pub fn gemm_slots<
     let share = max(0, min(ceil_div(steps, min(max(1, slots), S)), 1 << 16));
     let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
-    let mut acc = alloc_fragment::<f32>([
-        if T::BITS == 32 && !B_T { BN } else { BM },
-        if T::BITS == 32 && !B_T { BM } else { BN },
-    ]);
+    let mut acc = alloc_fragment::<f32>([if turned { BN } else { BM }, if turned { BM } else { BN }]);
     clear(&mut acc);
     for step in pipelined(0..share, STAGES) {
         let k = (min(part, S) * share + step) * BK;
@@ -164,7 +162,7 @@ pub fn gemm_slots<
         copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
         multiply_by_wgmma::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
-    if T::BITS == 32 && !B_T {
+    if turned {
         copy(acc.t(), partial.at_mut([part, row, col]));
     } else {
         copy(&acc, partial.at_mut([part, row, col]));

@@ -155,11 +155,9 @@ impl Wgmma {
         // A descriptor is one operand, a fragment four.
         let (left, left_places, left_operand, b_place) = if registers {
             let places = numbered(count as usize, 4);
-            let (left, operand) = match dtype.is_half() {
-                true => ("const unsigned* a", words("a", false, 4)),
-                false => ("const float* a", words("a", true, 4)),
-            };
-            (left, format!("{{{places}}}"), operand, count + 4)
+            let (left, word) =
+                if dtype.is_half() { ("const unsigned* a", "unsigned") } else { ("const float* a", "float") };
+            (left, format!("{{{places}}}"), words("a", word, 4), count + 4)
         } else {
             ("unsigned long long a", format!("%{count}"), "\"l\"(a)".to_owned(), count + 1)
         };
@@ -184,23 +182,22 @@ fn operands(dtype: Dtype) -> (&'static str, u32) {
     dtype.info().matrix.map_or((dtype.name(), 0), |matrix| (matrix.name, matrix.depth))
 }
 
-/// The first `count` words of an array as operands of an instruction; of floats, their bits.
-fn words(array: &str, of_floats: bool, count: u32) -> String {
-    let one = |i| match of_floats {
-        true => format!("\"r\"(__float_as_uint({array}[{i}]))"),
-        false => format!("\"r\"({array}[{i}])"),
+/// The first `count` elements of an array of `unsigned`, or of `float`, whose bits are taken, as operands of an instruction.
+fn words(array: &str, word: &str, count: u32) -> String {
+    let one = |i| match word {
+        "float" => format!("\"r\"(__float_as_uint({array}[{i}]))"),
+        _ => format!("\"r\"({array}[{i}])"),
     };
     (0..count).map(one).collect::<Vec<_>>().join(", ")
 }
 
 fn mma(name: &str, form: &str, types: [&str; 2]) -> String {
-    let read = |array: &str, word: &str, count: u32| words(array, word == "float", count);
     format!(
         "TILE_INLINE void {name}(float* d, const {}* a, const {}* b) {{ asm volatile(\"mma.sync.aligned.{form} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};\" : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3]) : {}, {}); }}\n",
         types[0],
         types[1],
-        read("a", types[0], MmaAtom::A),
-        read("b", types[1], MmaAtom::B)
+        words("a", types[0], MmaAtom::A),
+        words("b", types[1], MmaAtom::B)
     )
 }
 
