@@ -91,9 +91,7 @@ impl Tile {
     fn all(family: Family, transposed: [bool; 2]) -> Vec<Tile> {
         let mut all = vec![Tile::Own];
         match family {
-            Family::F32 => {
-                all.extend(full::tiles(transposed).map(|tile| Tile::Full(Choice { tile, ..Choice::default() })))
-            }
+            Family::F32 => all.extend(full::tiles().map(|tile| Tile::Full(Choice { tile, ..Choice::default() }))),
             Family::Tf32 => {
                 all.extend(tf32::TILES.into_iter().filter(|tile| tf32::has(*tile, transposed)).map(Tile::Tf32))
             }

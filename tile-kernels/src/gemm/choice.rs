@@ -136,7 +136,7 @@ impl Choice {
         let all: Vec<Choice> = match operands {
             Operands::Fetched => Choice::candidates(m, n, k, stored).filter(|c| c.split.is_none() || splits).collect(),
             Operands::Copied { .. } => COPIED.map(of_tile).to_vec(),
-            Operands::Full => super::full::tiles(stored).map(of_tile).collect(),
+            Operands::Full => super::full::tiles().map(of_tile).collect(),
             Operands::Tf32 { fetched } => {
                 let any = super::tf32::ANY.map(of_tile).into_iter();
                 let by_wgmma =
@@ -345,8 +345,7 @@ mod tests {
         let kernel = kernel::gemm::<f16, f16>::definition().kernel().unwrap();
         for dtype in [Dtype::F16, Dtype::Bf16, Dtype::F32] {
             for stored in [[false, true], [false, false], [true, true], [true, false]] {
-                let tiles =
-                    if dtype == Dtype::F32 { crate::gemm::full::tiles(stored).collect() } else { COPIED.to_vec() };
+                let tiles = if dtype == Dtype::F32 { crate::gemm::full::tiles().collect() } else { COPIED.to_vec() };
                 for (tile, epilogue) in tiles.into_iter().flat_map(|tile| [(tile, false), (tile, true)]) {
                     let consts = Choice { tile, ..Choice::default() }.consts(stored, epilogue);
                     let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [dtype, Dtype::F32]);

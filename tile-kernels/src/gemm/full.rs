@@ -29,7 +29,7 @@ const TILES: [Cost; 5] = [
 ];
 
 /// The tile for a result of `m` x `n`, whichever way operands are stored. What is summed over is as long for all of them.
-pub fn tile_for(m: i64, n: i64, _stored: [bool; 2]) -> Tile {
+pub fn tile_for(m: i64, n: i64) -> Tile {
     cheapest(TILES.iter(), 1, m, n)
 }
 
@@ -43,8 +43,8 @@ fn cheapest<'a>(tiles: impl Iterator<Item = &'a Cost>, batches: i64, m: i64, n: 
     cheapest.map_or(TILES[0].tile, |cost| cost.tile)
 }
 
-/// Every tile that there is, for benchmarks and tests: each is one of operands that are stored either way (`[a_transposed, b_transposed]`).
-pub fn tiles(_stored: [bool; 2]) -> impl Iterator<Item = Tile> {
+/// Every tile that there is, for benchmarks and tests: each is an instance for operands that are stored in any layout.
+pub fn tiles() -> impl Iterator<Item = Tile> {
     TILES.iter().map(|cost| cost.tile)
 }
 
@@ -71,7 +71,7 @@ mod tests {
         let kernel = kernel::gemm::<f32, f32>::definition().kernel().unwrap();
         for flags in 0..8 {
             let [a_transposed, b_transposed, epilogue] = [flags & 1, flags >> 1 & 1, flags >> 2].map(|flag| flag == 1);
-            for tile in tiles([a_transposed, b_transposed]) {
+            for tile in tiles() {
                 let choice = Choice { tile, ..Choice::default() };
                 let consts = choice.consts([a_transposed, b_transposed], epilogue);
                 let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [Dtype::F32; 2]);
@@ -82,19 +82,19 @@ mod tests {
 
     #[test]
     fn a_device_is_filled() {
-        let size = |m, n| (tile_for(m, n, [false; 2]).0, tile_for(m, n, [false; 2]).1);
+        let size = |m, n| (tile_for(m, n).0, tile_for(m, n).1);
         assert_eq!(size(4096, 4096), (128, 128));
         assert_eq!(size(8192, 8192), (128, 128));
         // 64 tiles of 128 x 128 would leave half of the multiprocessors idle.
         assert_eq!(size(1024, 1024), (64, 64));
         // Nothing to do is done at once.
-        tile_for(0, 0, [false; 2]);
+        tile_for(0, 0);
     }
 
     /// Few rows take no tile that is mostly beyond them.
     #[test]
     fn few_rows_take_few_rows() {
-        assert_eq!(tile_for(16, 16_384, [false; 2]).0, 32);
-        assert!(tile_for(64, 16_384, [false; 2]).0 <= 64);
+        assert_eq!(tile_for(16, 16_384).0, 32);
+        assert!(tile_for(64, 16_384).0 <= 64);
     }
 }

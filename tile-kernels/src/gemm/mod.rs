@@ -277,9 +277,8 @@ fn class_of<T: GemmElement<C>, C: Element>(
         return Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, number, parts.slots)?);
     }
     // The kernels of tf32 have as many classes as that of f32.
-    let stored = [options.a_transposed, options.b_transposed];
     let tile = match options.precision {
-        Precision::Tf32 if T::DTYPE.bytes() == 4 => full::tile_for(128, 128, stored),
+        Precision::Tf32 if T::DTYPE.bytes() == 4 => full::tile_for(128, 128),
         Precision::Tf32 | Precision::Full => choice.tile,
     };
     let kernel = kernel::gemm::<T, C>::instance(on.device(), Choice { tile, ..choice }.params(options))?;
