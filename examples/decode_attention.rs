@@ -65,7 +65,7 @@ fn main() -> Result<()> {
 
 /// Compares instances with the host, times them, and says of each shape which are the fastest and which one `decode` takes.
 fn variants(device: &Device) -> Result<()> {
-    println!("{device}\n\n| batch, keys | us | WARPS, STAGES, SPLITS, CLUSTER, KEPT |\n|---|---:|---|");
+    println!("{device}\n\n| batch, keys | us | WARPS, STAGES, SPLITS, CLUSTER, ROWS |\n|---|---:|---|");
     for (batch, keys) in SHAPES {
         let row = Row::new(device, batch, keys)?;
         let taken = Decode::default().params::<bf16>(device, [HEADS, KEY_HEADS, D], [batch, keys.div_ceil(PAGE), PAGE]);
@@ -82,10 +82,10 @@ fn variants(device: &Device) -> Result<()> {
         let mut ranked: Vec<_> = times.into_iter().zip(tried).collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (place, (us, params)) in ranked.into_iter().enumerate() {
-            let DecodeParams { WARPS, STAGES, SPLITS, CLUSTER, KEPT, .. } = params;
+            let DecodeParams { WARPS, STAGES, SPLITS, CLUSTER, ROWS, .. } = params;
             if place < 6 || params == taken {
                 let mark = if params == taken { " (taken)" } else { "" };
-                println!("| {batch}, {keys} | {us:.2} | {WARPS}, {STAGES}, {SPLITS}, {CLUSTER}, {KEPT}{mark} |");
+                println!("| {batch}, {keys} | {us:.2} | {WARPS}, {STAGES}, {SPLITS}, {CLUSTER}, {ROWS}{mark} |");
             }
         }
     }
@@ -96,19 +96,19 @@ fn variants(device: &Device) -> Result<()> {
 fn candidates(batch: usize) -> Vec<DecodeParams> {
     // WARPS, STAGES, SPLITS and CLUSTER.
     let all: &[[usize; 4]] = match batch {
-        1 => &[[4, 2, 32, 1], [4, 2, 16, 1], [4, 3, 16, 1], [4, 3, 8, 1], [4, 5, 8, 8], [4, 5, 4, 4], [8, 3, 8, 8]],
-        8 => &[[4, 2, 2, 1], [4, 2, 4, 1], [4, 3, 4, 1], [4, 5, 2, 2], [4, 5, 4, 4], [4, 5, 8, 8], [8, 3, 2, 2]],
-        _ => &[[4, 2, 1, 1], [4, 2, 2, 1], [4, 5, 2, 2], [8, 3, 2, 2]],
+        1 => &[[4, 2, 32, 1], [4, 2, 16, 1], [4, 3, 16, 1], [4, 3, 8, 1], [4, 5, 8, 8], [4, 5, 4, 4], [8, 3, 8, 8], [8, 2, 8, 8], [8, 2, 4, 4]],
+        8 => &[[4, 2, 2, 1], [4, 2, 4, 1], [4, 3, 4, 1], [4, 5, 2, 2], [4, 5, 4, 4], [4, 5, 8, 8], [8, 3, 2, 2], [8, 2, 2, 2], [8, 2, 4, 4]],
+        _ => &[[4, 2, 1, 1], [4, 2, 2, 1], [4, 5, 2, 2], [8, 3, 2, 2], [8, 2, 2, 2]],
     };
     let params = |&[warps, stages, splits, cluster]: &[usize; 4]| {
-        [8, 16].map(|kept| DecodeParams {
+        [8, 16].map(|rows| DecodeParams {
             D,
             BN: 16,
             WARPS: warps,
             STAGES: stages,
             SPLITS: splits,
             CLUSTER: cluster,
-            KEPT: kept,
+            ROWS: rows,
         })
     };
     all.iter().flat_map(params).collect()

@@ -167,7 +167,7 @@ fn instances_for_one_query_agree_over_ragged_sequences() {
         let ends = device.tensor(&tables.lengths, [lengths.len()]).unwrap();
         for [stages, splits, cluster] in INSTANCES {
             let params =
-                DecodeParams { D: d, BN: 16, WARPS: 4, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: 8 };
+                DecodeParams { D: d, BN: 16, WARPS: 4, STAGES: stages, SPLITS: splits, CLUSTER: cluster, ROWS: 8 };
             let kernel = decode_kernel::decode::<bf16>::instance(&device, params).unwrap();
             let poison = vec![bf16::from_f32(f32::NAN); tokens * heads * d];
             let mut o = device.tensor(&poison, [tokens, heads, d]).unwrap();

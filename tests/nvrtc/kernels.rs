@@ -144,7 +144,7 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         ("decode" | "append_decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 16)) => {
             return vec![Class::WIDEST];
         }
-        ("decode", [Dtype::Bf16]) if is("D", 128) && is("CLUSTER", 8) && is("KEPT", 8) => return vec![Class::WIDEST],
+        ("decode", [Dtype::Bf16]) if is("D", 128) && is("CLUSTER", 8) && is("ROWS", 8) => return vec![Class::WIDEST],
         ("decode" | "append_decode", [Dtype::Bf16]) if is("D", 64) && is("SPLITS", 8) => return vec![Class::WIDEST],
         // Multiply-adds, written out: half a minute each.
         ("decode", [Dtype::F32]) if is("D", 64) && is("SPLITS", 1) && target == Target::Sm90a => {

@@ -60,6 +60,10 @@ enum Atom {
     Accumulator,
     /// 16 rows of four parts of a sum, one in each of the four lanes that share a row of an accumulator.
     Parts,
+    /// 8 x 16 accumulator of a product whose operands are exchanged, f32: the transposed one of an [`Atom::Accumulator`].
+    Exchanged,
+    /// 8 rows of four parts of a sum, each in two of the eight lanes that share a row of an [`Atom::Exchanged`].
+    ExchangedParts,
     /// 16 (M) x k of A.
     A(MmaInput),
     /// 8 (N) x k of B.
@@ -74,7 +78,7 @@ impl Atom {
     fn rows(self) -> u32 {
         match self {
             Atom::Accumulator | Atom::Parts | Atom::A(_) => 16,
-            Atom::B(_) => 8,
+            Atom::Exchanged | Atom::ExchangedParts | Atom::B(_) => 8,
             Atom::Lanes { down, block: [rows, _] } => down * rows,
             Atom::Vectors { .. } => 1,
         }
@@ -83,7 +87,8 @@ impl Atom {
     fn cols(self) -> u32 {
         match self {
             Atom::Accumulator => 8,
-            Atom::Parts => PARTS,
+            Atom::Exchanged => 16,
+            Atom::Parts | Atom::ExchangedParts => PARTS,
             Atom::A(input) | Atom::B(input) => input.k(),
             Atom::Lanes { down, block: [_, cols] } => LANES / down * cols,
             Atom::Vectors { vector } => vector,
@@ -92,8 +97,8 @@ impl Atom {
 
     fn registers(self) -> u32 {
         match self {
-            Atom::Accumulator => 4,
-            Atom::Parts => 2,
+            Atom::Accumulator | Atom::Exchanged => 4,
+            Atom::Parts | Atom::ExchangedParts => 2,
             Atom::A(input) => 4 * input.packing(),
             Atom::B(input) => 2 * input.packing(),
             Atom::Lanes { block: [rows, cols], .. } => rows * cols,
@@ -104,7 +109,12 @@ impl Atom {
     fn packing(self) -> u32 {
         match self {
             Atom::A(input) | Atom::B(input) => input.packing(),
-            Atom::Accumulator | Atom::Parts | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
+            Atom::Accumulator
+            | Atom::Parts
+            | Atom::Exchanged
+            | Atom::ExchangedParts
+            | Atom::Lanes { .. }
+            | Atom::Vectors { .. } => 1,
         }
     }
 
@@ -112,8 +122,8 @@ impl Atom {
     fn block(self) -> [u32; 2] {
         match self {
             Atom::Lanes { block, .. } => block,
-            Atom::Accumulator | Atom::A(_) | Atom::B(_) => [2, 2],
-            Atom::Parts => [2, 1],
+            Atom::Accumulator | Atom::Exchanged | Atom::A(_) | Atom::B(_) => [2, 2],
+            Atom::Parts | Atom::ExchangedParts => [2, 1],
             Atom::Vectors { vector } => [1, vector],
         }
     }
@@ -127,6 +137,11 @@ impl Atom {
                 (group.add(pair.times(8)), thread.times(2).add(half))
             }
             Atom::Parts => (group.add(register.times(8)), thread),
+            Atom::Exchanged => {
+                let (pair, half) = (register.clone().over(2), register.modulo(2));
+                (thread.times(2).add(half), group.add(pair.times(8)))
+            }
+            Atom::ExchangedParts => (thread.times(2).add(register), group.shr(1)),
             Atom::A(input) => {
                 let (word, half) = (register.clone().over(input.packing()), register.modulo(input.packing()));
                 let col = thread.times(input.packing()).add(half).add(word.clone().over(2).times(input.k() / 2));
@@ -155,6 +170,8 @@ impl Atom {
         match self {
             Atom::Accumulator => (group + col / 2, row / 8 * 2 + col % 2),
             Atom::Parts => (group + col, row / 8),
+            Atom::Exchanged => (col % 8 * 4 + row / 2, col / 8 * 2 + row % 2),
+            Atom::ExchangedParts => (col * 8 + row / 2, row % 2),
             Atom::A(input) | Atom::B(input) => {
                 let (packing, half_k) = (input.packing(), input.k() / 2);
                 let word = match self {
@@ -219,6 +236,15 @@ impl Fragment {
     /// A warp's part that is not whole 16 x 8 atoms.
     pub fn mma_accumulator(rows: u32, cols: u32, grid: WarpGrid) -> Result<Fragment, LayoutError> {
         Fragment::warps(rows, cols, Atom::Accumulator, grid, false)
+    }
+
+    /// The f32 accumulator of `mma.sync` with exchanged operands, `rows x cols` over a grid of warps: the instruction's 16 rows are columns of
+    /// the tile, so that a warp may have 8 rows. A warp's registers are `[8-row atom][16-column atom][4]`.
+    ///
+    /// # Errors
+    /// A warp's part that is not whole 8 x 16 atoms.
+    pub fn mma_exchanged(rows: u32, cols: u32, grid: WarpGrid) -> Result<Fragment, LayoutError> {
+        Fragment::warps(rows, cols, Atom::Exchanged, grid, false)
     }
 
     /// The accumulator of multiply-adds, `rows x cols` over a grid of warps. A thread's elements are the crossings of some
@@ -317,7 +343,7 @@ impl Fragment {
     }
 
     /// Elements of the tile that each of the [`Fragment::holders`] has.
-    pub const fn held_registers(&self) -> u32 {
+    pub fn held_registers(&self) -> u32 {
         if self.has_half_atoms() { self.registers() / 2 } else { self.registers() }
     }
 
@@ -349,8 +375,14 @@ impl Fragment {
     }
 
     /// Elements a thread holds.
-    pub const fn registers(&self) -> u32 {
-        self.window * self.cols / self.threads()
+    pub fn registers(&self) -> u32 {
+        match self.shape {
+            Shape::Warps { grid, quad } => {
+                let rows = self.atom.rows() * if quad { 4 } else { 1 };
+                self.window / grid.rows / rows * self.across() * self.atom.registers()
+            }
+            Shape::Blocked { threads } => self.window * self.cols / threads,
+        }
     }
 
     /// Elements in one 32-bit register of an operand of the tensor cores: 2 of 16 bit, else 1.
@@ -363,7 +395,7 @@ impl Fragment {
     pub fn vector(&self) -> u32 {
         match self.atom {
             Atom::Accumulator => 2,
-            Atom::Parts => 1,
+            Atom::Parts | Atom::Exchanged | Atom::ExchangedParts => 1,
             Atom::A(input) | Atom::B(input) => input.packing(),
             Atom::Lanes { block: [_, cols], .. } => cols,
             Atom::Vectors { vector } => vector,
@@ -444,7 +476,13 @@ impl Fragment {
     pub fn lane_block(&self) -> Option<[u32; 2]> {
         match self.atom {
             Atom::Lanes { block, .. } => Some(block),
-            Atom::Accumulator | Atom::Parts | Atom::A(_) | Atom::B(_) | Atom::Vectors { .. } => None,
+            Atom::Accumulator
+            | Atom::Parts
+            | Atom::Exchanged
+            | Atom::ExchangedParts
+            | Atom::A(_)
+            | Atom::B(_)
+            | Atom::Vectors { .. } => None,
         }
     }
 
@@ -466,9 +504,13 @@ impl Fragment {
         }
         let [rows, cols] = self.atom.block();
         let (atom, within) = (register.clone().over(rows * cols), register.modulo(rows * cols));
+        let (row, col) = match self.is_exchanged() {
+            false => (within.clone().over(cols), within.modulo(cols)),
+            true => (within.clone().modulo(rows), within.over(rows)),
+        };
         match axis {
-            0 => atom.over(self.across()).times(rows).add(within.over(cols)),
-            _ => atom.modulo(self.across()).times(cols).add(within.modulo(cols)),
+            0 => atom.over(self.across()).times(rows).add(row),
+            _ => atom.modulo(self.across()).times(cols).add(col),
         }
     }
 
@@ -479,14 +521,16 @@ impl Fragment {
             return if axis == 0 { slot.times(vector) } else { slot };
         }
         let [rows, cols] = self.atom.block();
+        // By how much the registers of neighbouring rows, and of neighbouring columns, differ.
+        let (down, right) = if self.is_exchanged() { (1, rows) } else { (cols, 1) };
         match axis {
             0 => {
                 let (atom, within) = (slot.clone().over(rows), slot.modulo(rows));
-                atom.times(self.across() * rows * cols).add(within.times(cols))
+                atom.times(self.across() * rows * cols).add(within.times(down))
             }
             _ => {
                 let (atom, within) = (slot.clone().over(cols), slot.modulo(cols));
-                atom.times(rows * cols).add(within)
+                atom.times(rows * cols).add(within.times(right))
             }
         }
     }
@@ -497,11 +541,21 @@ impl Fragment {
         match (self.shape, other.shape) {
             (Shape::Warps { grid: a, quad: p }, Shape::Warps { grid: b, quad: q }) => {
                 let alike = match (self.atom, other.atom) {
-                    (Atom::Accumulator | Atom::Parts, Atom::Accumulator | Atom::Parts) => {
+                    (Atom::Accumulator | Atom::Parts, Atom::Accumulator | Atom::Parts)
+                    | (Atom::Exchanged | Atom::ExchangedParts, Atom::Exchanged | Atom::ExchangedParts) => {
                         self.atom == other.atom || axis == 0
                     }
                     (Atom::Lanes { .. }, _) => self.atom == other.atom,
-                    (Atom::Accumulator | Atom::Parts | Atom::A(_) | Atom::B(_) | Atom::Vectors { .. }, _) => false,
+                    (
+                        Atom::Accumulator
+                        | Atom::Parts
+                        | Atom::Exchanged
+                        | Atom::ExchangedParts
+                        | Atom::A(_)
+                        | Atom::B(_)
+                        | Atom::Vectors { .. },
+                        _,
+                    ) => false,
                 };
                 self == other || alike && a == b && p == q && extent(self) == extent(other)
             }
@@ -513,18 +567,24 @@ impl Fragment {
     /// adds up a part has it. `None` of any other fragment.
     pub fn parts(&self) -> Option<Fragment> {
         let is_whole = self.is_whole() && self.accumulator_columns() == Some(1);
-        is_whole.then_some(Fragment { cols: PARTS, atom: Atom::Parts, ..*self })
+        let atom = if self.is_exchanged() { Atom::ExchangedParts } else { Atom::Parts };
+        is_whole.then_some(Fragment { cols: PARTS, atom, ..*self })
     }
 
     /// Whether it is the [`Fragment::parts`] of another.
     pub fn is_parts(&self) -> bool {
-        self.atom == Atom::Parts
+        matches!(self.atom, Atom::Parts | Atom::ExchangedParts)
+    }
+
+    /// Whether it is the accumulator of a product with exchanged operands ([`Fragment::mma_exchanged`]), or the parts of its rows.
+    pub fn is_exchanged(&self) -> bool {
+        matches!(self.atom, Atom::Exchanged | Atom::ExchangedParts)
     }
 
     /// Of an accumulator of tensor cores: the warps (or warpgroups) that share a row. `None` of any other fragment.
     pub fn accumulator_columns(&self) -> Option<u32> {
         match (self.atom, self.shape) {
-            (Atom::Accumulator, Shape::Warps { grid, .. }) => Some(grid.cols),
+            (Atom::Accumulator | Atom::Exchanged, Shape::Warps { grid, .. }) => Some(grid.cols),
             _ => None,
         }
     }
@@ -547,7 +607,11 @@ impl Fragment {
         match self.atom {
             Atom::Accumulator => 2,
             Atom::A(input) | Atom::B(input) => input.packing(),
-            Atom::Parts | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
+            Atom::Parts
+            | Atom::Exchanged
+            | Atom::ExchangedParts
+            | Atom::Lanes { .. }
+            | Atom::Vectors { .. } => 1,
         }
     }
 
@@ -555,7 +619,11 @@ impl Fragment {
     /// bytes that word number `word` of all lanes makes up, as `ldmatrix` and `stmatrix` move them: its first row and
     /// column, from [`Fragment::warp_origin`]. `None` of a fragment that no such instruction moves.
     pub fn word_origin(&self, word: u32) -> Option<(u32, u32)> {
-        if matches!(self.atom, Atom::Parts | Atom::Lanes { .. } | Atom::Vectors { .. }) {
+        let is_moved = match self.atom {
+            Atom::Accumulator | Atom::A(_) | Atom::B(_) => true,
+            Atom::Parts | Atom::Exchanged | Atom::ExchangedParts | Atom::Lanes { .. } | Atom::Vectors { .. } => false,
+        };
+        if !is_moved {
             return None;
         }
         let register = word * self.per_word();

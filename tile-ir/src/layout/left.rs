@@ -4,6 +4,10 @@
 //! operand: two atoms of 16 x 8 side by side are one step of 16 along K. With `g = lane / 4` and `t = lane % 4`, an atom
 //! has rows `g` and `g + 8`, columns `2t` and `2t + 1`; an operand has these two rows, first of columns `2t`, `2t + 1`, then
 //! of those 8 further on (PTX ISA, "Matrix Fragments for mma.m16n8k16", "Register Fragments for wgmma.mma_async").
+//!
+//! Where operands are exchanged ([`Fragment::mma_exchanged`]), the left operand is the instruction's second one, `K x 8`: an atom of 8 x 16 is one
+//! step along K. A lane has rows `2t` and `2t + 1` of column `g`, and must have row `g` of columns `2t` and `2t + 1`: each of the
+//! two words is an 8 x 8 matrix to be transposed across the warp (`movmatrix`).
 
 use super::{Fragment, Index, MmaInput};
 
@@ -11,17 +15,25 @@ impl Fragment {
     /// Words of a left operand that one step along K has, in 16 rows (of a warp) or 64 (of a warpgroup).
     pub const LEFT_WORDS: u32 = 4;
 
-    /// Of an accumulator as wide as K: the first of the two elements that are word `word` (of [`Fragment::LEFT_WORDS`]) of
-    /// step `step` along K, in the thread's atom row `block`, counted from the top: 16 rows of a warp, 64 of a warpgroup.
+    /// Words of a step along K where operands are exchanged, in 8 rows.
+    pub const EXCHANGED_WORDS: u32 = 2;
+
+    /// Of an accumulator as wide as K: the first of the two elements that are word `word` (of [`Fragment::LEFT_WORDS`], or of
+    /// [`Fragment::EXCHANGED_WORDS`]) of step `step` along K, in the thread's atom row `block`, counted from the top: 16 rows of a warp, 64 of a
+    /// warpgroup, 8 of a warp with exchanged operands. The two elements are neighbours in a row, with exchanged operands in a column.
     pub fn left_word<I: Index>(&self, block: I, step: u32, word: u32) -> I {
-        // Atom by atom, two elements of the upper row, two of the lower.
-        let within = (2 * step + word / 2) * 4 + word % 2 * 2;
+        let within = match self.is_exchanged() {
+            // Atom by atom, two elements of the upper row, two of the lower.
+            false => (2 * step + word / 2) * 4 + word % 2 * 2,
+            true => step * 4 + word * 2,
+        };
         block.times(self.across() * 4).plus(within)
     }
 
     /// Steps along K that an accumulator has as a left operand of 16-bit elements.
     pub fn left_steps(&self) -> u32 {
-        self.across() * 8 / MmaInput::Half.k()
+        let atom = if self.is_exchanged() { 16 } else { 8 };
+        self.across() * atom / MmaInput::Half.k()
     }
 }
 
@@ -29,7 +41,7 @@ impl Fragment {
 mod tests {
     use super::*;
     use crate::layout::WarpGrid;
-    use crate::sim::hw::{mma, wgmma};
+    use crate::sim::hw::{matrix::movmatrix, mma, wgmma};
 
     /// Every thread, step, word and half, of every depth: it is where the fragment of the operand says, and where the
     /// simulator's own formula does.
@@ -82,6 +94,38 @@ mod tests {
                             let number = (block * (depth / 16) + step) * 8 + word * 2 + half;
                             let (down, right) = operand.position(thread % 32, number);
                             assert_eq!(at, (thread / 32 * 16 * blocks + down, right), "{rows} x {depth}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Packed and transposed, a sum of exchanged operands is the second operand of the next product: every lane and half, by the
+    /// simulator's own formulas.
+    #[test]
+    fn a_sum_of_exchanged_operands_is_a_left_operand() {
+        for depth in (16..=128).step_by(16) {
+            for (warps, blocks) in [(1, 1), (1, 3), (4, 1), (2, 2)] {
+                let rows = 8 * warps * blocks;
+                let sum = Fragment::mma_exchanged(rows, depth, WarpGrid { rows: warps, cols: 1 }).unwrap();
+                assert_eq!(sum.left_steps(), depth / 16);
+                let mut all = Vec::new();
+                for (warp, block) in (0..warps).flat_map(|warp| (0..blocks).map(move |block| (warp, block))) {
+                    all.extend((0..depth / 16 * 2).map(|n| (warp, block, n / 2, n % 2)));
+                }
+                for (warp, block, step, word) in all {
+                    let number = |lane: usize, half: u32| {
+                        let register = sum.left_word(block, step, word) + half;
+                        let (row, col) = sum.position(warp * 32 + lane as u32, register);
+                        row * depth + col
+                    };
+                    let words = std::array::from_fn(|lane| number(lane, 0) | number(lane, 1) << 16);
+                    for (lane, found) in movmatrix(words).into_iter().enumerate() {
+                        for half in 0..2 {
+                            let (k, n) = mma::b_position(mma::Input::F16, lane, word as usize * 2 + half);
+                            let row = (warp * blocks + block) * 8 + n as u32;
+                            assert_eq!(found >> (16 * half) & 0xffff, row * depth + step * 16 + k as u32);
                         }
                     }
                 }

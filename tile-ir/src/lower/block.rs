@@ -11,6 +11,7 @@ use super::schedule::Layouts;
 use super::uses::{accesses, allocated, each, touches};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
+use crate::lowered::MmaAtom;
 use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, SharedLayout, WarpGrid};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const WARP: u32 = 32;
 /// Rows and columns of an accumulator's atom.
 pub(super) const ATOM: (u32, u32) = (16, 8);
+/// Rows and columns of an accumulator's atom where `mma.sync` has its operands exchanged.
+pub(super) const EXCHANGED_ATOM: (u32, u32) = (8, 16);
 
 /// What is known of a block before it is lowered.
 #[derive(Clone, Debug, Default)]
@@ -187,10 +190,21 @@ impl<'k> Inference<'k> {
             (true, Major::Mn) => b.1.k() / a.1.k().max(1),
         };
         let threads = kernel.thread_count();
-        let grid = match threads.is_multiple_of(WARP) {
-            true => policy.grid(rows, cols, self.warps(), ATOM).map_err(|e| e.to_string()),
+        // Where a warp has 8 rows, these are the columns of the instruction.
+        let exchange = || {
+            let grid = policy.grid(rows, cols, self.warps(), EXCHANGED_ATOM).ok()?;
+            let multiplies = held || tensor_cores([a.1, b.1], [rows, cols], (grid, true), precision).is_ok();
+            (a.1.tile.dtype().is_half() && multiplies).then_some((grid, true))
+        };
+        let divided = match threads.is_multiple_of(WARP) {
+            true => match policy.grid(rows, cols, self.warps(), ATOM) {
+                Ok(grid) => Ok((grid, false)),
+                Err(error) => exchange().ok_or_else(|| error.to_string()),
+            },
             false => Err(format!("{threads} threads are not whole warps of {WARP}")),
         };
+        let exchanged = divided.as_ref().is_ok_and(|(_, exchanged)| *exchanged);
+        let grid = divided.map(|(grid, _)| grid);
         let grid = grid.and_then(|grid| match grid.rows.is_multiple_of(groups.max(1)) {
             true => Ok(grid),
             false => Err(format!("{} warps have rows of {groups} groups: a warp multiplies one matrix", grid.rows)),
@@ -201,7 +215,7 @@ impl<'k> Inference<'k> {
         };
         let layout = match (&grid, blocked) {
             (Ok(_), Some(layout)) => Ok(layout),
-            (Ok(grid), None) => Fragment::mma_accumulator(rows, cols, *grid).map_err(|e| e.to_string()),
+            (Ok(grid), None) => accumulator(exchanged, rows, cols, *grid).map_err(|e| e.to_string()),
             (Err(text), _) => self.blocked(rows, cols).map_err(|_| text.clone()),
         };
         let layout = match layout {
@@ -221,11 +235,11 @@ impl<'k> Inference<'k> {
         }
         self.block.layouts.fragments.insert(acc, layout);
         self.sources.entry(acc).or_insert(span);
-        if held && !self.held_left(matrix, b, ([rows, cols], &grid), span) {
+        if held && !self.held_left(matrix, b, ([rows, cols], &grid, exchanged), span) {
             return;
         }
         let form = match grid {
-            Ok(grid) => match tensor_cores(a.1, b.1, [rows, cols], grid, precision) {
+            Ok(grid) => match tensor_cores([a.1, b.1], [rows, cols], (grid, exchanged), precision) {
                 Ok(()) => Form::Mma(grid),
                 // Said by `held_left`.
                 Err(_) if held => Form::Mma(grid),
@@ -274,7 +288,7 @@ impl<'k> Inference<'k> {
         &mut self,
         a: &MatrixRef,
         b: (BufferId, Operand),
-        ([rows, cols], grid): ([u32; 2], &Result<WarpGrid, String>),
+        ([rows, cols], grid, exchanged): ([u32; 2], &Result<WarpGrid, String>, bool),
         span: SpanId,
     ) -> bool {
         let dtype = self.kernel.buffer_dtype(a.buffer);
@@ -289,9 +303,9 @@ impl<'k> Inference<'k> {
             Ok(grid) if grid.cols != 1 => Err("a warp must have whole rows of the sum".to_owned()),
             Ok(grid) => {
                 let text = |error: LayoutError| error.to_string();
-                let right = Fragment::mma_b(input, cols, input.k()).map_err(text);
-                let right = right.and_then(|right| b.1.load_matrix(&right, 0, 2).map(|_| ()).map_err(text));
-                right.and_then(|()| Fragment::mma_accumulator(rows, depth, *grid).map_err(text))
+                let [_, right] = operands(exchanged, input, [rows, cols], *grid);
+                let right = right.and_then(|(right, words)| b.1.load_matrix(&right, 0, words).map(|_| ()));
+                right.and_then(|()| accumulator(exchanged, rows, depth, *grid)).map_err(text)
             }
         };
         match layout {
@@ -692,12 +706,33 @@ fn groups(kernel: &BoundKernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<Buffe
     groups
 }
 
-/// Whether `mma.sync` multiplies these operands, the right one's matrices having so many columns, read by `ldmatrix` or word by word; else why not.
-fn tensor_cores(
-    a: Operand,
-    b: Operand,
+/// The sum of a product by `mma.sync`, whose operands may be exchanged.
+fn accumulator(exchanged: bool, rows: u32, cols: u32, grid: WarpGrid) -> Result<Fragment, LayoutError> {
+    match exchanged {
+        false => Fragment::mma_accumulator(rows, cols, grid),
+        true => Fragment::mma_exchanged(rows, cols, grid),
+    }
+}
+
+/// The operands of a warp's product by `mma.sync`, left and right, of one step along K, and the words of an atom of each.
+pub(super) fn operands(
+    exchanged: bool,
+    input: MmaInput,
     [rows, cols]: [u32; 2],
     grid: WarpGrid,
+) -> [Result<(Fragment, u32), LayoutError>; 2] {
+    let first = |extent| Fragment::mma_a(input, extent, input.k()).map(|fragment| (fragment, MmaAtom::A));
+    let second = |extent| Fragment::mma_b(input, extent, input.k()).map(|fragment| (fragment, MmaAtom::B));
+    let (rows, cols) = (rows / grid.rows, cols / grid.cols);
+    if exchanged { [second(rows), first(cols)] } else { [first(rows), second(cols)] }
+}
+
+/// Whether `mma.sync` multiplies these operands, exchanged or not, the right one's matrices having so many columns, read by `ldmatrix` or word by
+/// word; else why not.
+fn tensor_cores(
+    [a, b]: [Operand; 2],
+    extents: [u32; 2],
+    (grid, exchanged): (WarpGrid, bool),
     precision: Precision,
 ) -> Result<(), String> {
     let input = match (MmaInput::of(a.tile.dtype()), precision) {
@@ -710,9 +745,8 @@ fn tensor_cores(
         return Err(format!("{} along K are not a multiple of {}, the depth of mma.sync", a.k(), input.k()));
     }
     let text = |error: LayoutError| error.to_string();
-    let left = Fragment::mma_a(input, rows / grid.rows, input.k()).map_err(text)?;
-    let right = Fragment::mma_b(input, cols / grid.cols, input.k()).map_err(text)?;
-    for (operand, fragment, words) in [(a, left, 4), (b, right, 2)] {
+    for (operand, lies) in [a, b].into_iter().zip(operands(exchanged, input, extents, grid)) {
+        let (fragment, words) = lies.map_err(text)?;
         if !operand.by_words() {
             operand.load_matrix(&fragment, 0, words).map_err(text)?;
         }

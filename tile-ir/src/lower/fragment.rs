@@ -130,25 +130,33 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The words of a left operand that is a fragment: four an atom of 16 rows.
-    pub(super) fn declare_left(&mut self, buffer: BufferId, atoms: u32) -> LocalId {
+    /// The words of a left operand that is a fragment.
+    pub(super) fn declare_left(&mut self, buffer: BufferId, words: u32) -> LocalId {
         let name = format!("{}_words", self.kernel.buffers[buffer].name);
-        self.local(&name, Dtype::U32, atoms * MmaAtom::A)
+        self.local(&name, Dtype::U32, words)
     }
 
     /// Packs what a fragment that lies as an accumulator has of one step along K (16 columns): two of its atoms side by side
-    /// are, word by word, what `mma.sync` takes for its left operand. `[down, step]`: atoms of 16 rows, the step.
+    /// are, word by word, what `mma.sync` takes for its left operand; with exchanged operands, one of its atoms transposed across the warp is what it takes for
+    /// its right one. `[down, step]`: atoms of 16 or 8 rows, the step.
     pub(super) fn pack_left(&mut self, held: &Registers, words: LocalId, [down, step]: [u32; 2]) {
+        let exchanged = held.layout.is_exchanged();
+        let each = if exchanged { Fragment::EXCHANGED_WORDS } else { Fragment::LEFT_WORDS };
         self.unrolled("i", down, |l, i| {
-            for word in 0..MmaAtom::A {
-                let value = l.left_word(held, i, step, word);
-                let offset = l.formula(&Formula::Symbol(0).times(MmaAtom::A).plus(word), &[i]);
+            for word in 0..each {
+                let mut value = l.left_word(held, i, step, word);
+                if exchanged {
+                    let reg = l.reg("transposed", ValueType::Element(Dtype::U32), false);
+                    l.op(OpKind::TransposeMatrix { reg, value });
+                    value = l.read(reg);
+                }
+                let offset = l.formula(&Formula::Symbol(0).times(each).plus(word), &[i]);
                 l.put(words, offset, value);
             }
         });
     }
 
-    /// Two neighbouring 16-bit elements of a fragment as a word of a left operand ([`Fragment::left_word`]).
+    /// Two 16-bit elements of a fragment as a word of a left operand ([`Fragment::left_word`]).
     pub(super) fn left_word(&mut self, held: &Registers, block: ValueId, step: u32, word: u32) -> ValueId {
         let dtype = self.program.locals[held.local].dtype;
         let first = self.formula(&held.layout.left_word(Formula::Symbol(0), step, word), &[block]);

@@ -7,7 +7,7 @@
 mod blocked;
 pub(super) use blocked::MOST_WRITTEN_OUT;
 
-use super::block::{ATOM, Form, Product, WARP};
+use super::block::{ATOM, EXCHANGED_ATOM, Form, Product, WARP, operands};
 use super::*;
 use crate::layout::{
     Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, Permutation, Step, WarpGrid, WordAccess,
@@ -78,14 +78,19 @@ impl Lowering<'_> {
             Some(input @ MmaInput::Half) => (input, MmaAtom::M16n8k16 { dtype }),
             None => return self.bug("a product of what tensor cores do not multiply"),
         };
-        let fragments = (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
-        let (Ok(left), Ok(right)) = fragments else { return self.bug("an operand that mma.sync has no layout of") };
+        let exchanged = layout.is_exchanged();
+        let extents = [a.extent * grid.rows, b.extent * grid.cols];
+        let [Ok((left, left_words)), Ok((right, right_words))] = operands(exchanged, input, extents, grid) else {
+            return self.bug("an operand that mma.sync has no layout of");
+        };
         let held = self.fragments[a.buffer];
         let thread = self.compute_thread();
-        let [down, across] = [a.extent / ATOM.0, b.extent / ATOM.1];
+        let (rows, cols) = if exchanged { EXCHANGED_ATOM } else { ATOM };
+        let [down, across] = [a.extent / rows, b.extent / cols];
         let text = format!(
-            "multiplied with mma.sync{}: {} x {} warps of {} x {} elements each, operands by {} from {} and {}",
+            "multiplied with mma.sync{}{}: {} x {} warps of {} x {} elements each, operands by {} from {} and {}",
             if input == MmaInput::Tf32 { " as tf32" } else { "" },
+            if exchanged { ", operands exchanged" } else { "" },
             grid.rows,
             grid.cols,
             a.extent,
@@ -108,7 +113,7 @@ impl Lowering<'_> {
         };
         let a_local = match (&a_words, held) {
             (Some(words), _) => words.local,
-            (None, Some(_)) => self.declare_left(a.buffer, down),
+            (None, Some(_)) => self.declare_left(a.buffer, down * left_words),
             (None, None) => return self.bug("a left operand has no words"),
         };
         let Some(b_words) = Words::new(self, &b, [&right, layout], (thread, paired)) else { return };
@@ -121,9 +126,11 @@ impl Lowering<'_> {
             b_words.load(self, step * input.k(), thread);
             self.unrolled("i", down, |l, i| {
                 l.unrolled("j", across, |l, j| {
-                    let (from_a, from_b) = (l.eval(i * MmaAtom::A), l.eval(j * MmaAtom::B));
+                    let left = (a_local, l.eval(i * left_words));
+                    let right = (b_words.local, l.eval(j * right_words));
                     let into = l.eval((i * across + j) * MmaAtom::ACC);
-                    l.op(OpKind::Mma { atom, acc: (acc, into), a: (a_local, from_a), b: (b_words.local, from_b) });
+                    let (a, b) = if exchanged { (right, left) } else { (left, right) };
+                    l.op(OpKind::Mma { atom, acc: (acc, into), a, b });
                 });
             });
         }

@@ -2,7 +2,7 @@
 //!
 //! The rows of an accumulator are combined where they lie: a thread's pairs, the chunks that the row has in this warp, then,
 //! through shared memory where several warps have a part of the row, all chunks, and at last the four threads that share
-//! the row, by shuffles. Where the four parts of a row are kept apart (`bind::sums`), the shuffles are left out, and done by the
+//! the row, by shuffles. Of an accumulator with exchanged operands a lane has one column of a pair, its neighbour's comes by a shuffle. Where the four parts of a row are kept apart (`bind::sums`), the shuffles are left out, and done by the
 //! reduction of the parts. Anything else goes through shared memory whole, a thread an element of the result.
 
 use super::fragment::Registers;
@@ -12,6 +12,10 @@ use crate::layout::{Formula, Fragment, Index};
 
 /// Atoms of a chunk.
 const ATOMS: u32 = CHUNK / ATOM;
+/// The lane, by its number's difference, that has the other column of a pair of an accumulator with exchanged operands.
+const PAIR: u32 = 4;
+/// The lanes that have the other parts of a row, of an accumulator and of one with exchanged operands.
+const SHARERS: [[u32; 2]; 2] = [[1, 2], [2 * PAIR, 4 * PAIR]];
 
 impl Lowering<'_> {
     pub(super) fn reduce_tile(&mut self, op: ReduceOp, src: BufferId, dst: BufferId, axis: u8) {
@@ -27,7 +31,9 @@ impl Lowering<'_> {
             return self.bug("the parts of rows do not lie where the rows do");
         }
         let rows_where_they_lie = axis == 1
-            && layout.accumulator_columns().is_some_and(|warps| warps == 1 || layout.across().is_multiple_of(ATOMS));
+            && layout.accumulator_columns().is_some_and(|warps| {
+                warps == 1 || layout.across().is_multiple_of(ATOMS) && !layout.is_exchanged()
+            });
         if rows_where_they_lie { self.reduce_rows(op, registers, dst) } else { self.reduce_spilled(op, src, dst, axis) }
     }
 
@@ -40,7 +46,8 @@ impl Lowering<'_> {
         self.unrolled("i", layout.slots(0), |l, index| {
             let part = l.get(src.local, index);
             l.set(total, part);
-            l.finish_row(op, &layout, index, total, dst);
+            l.meet(op, total, &SHARERS[usize::from(layout.is_exchanged())]);
+            l.finish_row(&layout, index, total, dst);
         });
     }
 
@@ -48,7 +55,18 @@ impl Lowering<'_> {
     fn reduce_rows(&mut self, op: ReduceOp, src: Registers, dst: BufferId) {
         let (layout, dtype) = (src.layout, self.program.locals[src.local].dtype);
         let ty = ValueType::Element(dtype);
-        let chunks = layout.across().div_ceil(ATOMS);
+        // Columns of a warp in eights: of two in an atom of exchanged operands a lane has a column each, where its neighbour has the other of the pair.
+        let exchanged = layout.is_exchanged();
+        let apart = self.fragments[dst].is_some_and(|held| held.layout.is_parts() && held.kept.is_none());
+        // The largest and the least are the same in every order: pairs meet when the lane's own columns have.
+        let is_late = exchanged && !apart && op != ReduceOp::Sum;
+        let sharers: &[u32] = match (apart, is_late) {
+            (true, _) => &[],
+            (false, true) => &[PAIR, 2 * PAIR, 4 * PAIR],
+            (false, false) => &SHARERS[usize::from(exchanged)],
+        };
+        let across = if exchanged { layout.across() * 2 } else { layout.across() };
+        let chunks = across.div_ceil(ATOMS);
         let all_chunks = layout.cols() / CHUNK;
         let split = layout.accumulator_columns() != Some(1);
         let scratch = split.then(|| self.shared_array("partial", dtype, layout.rows() * all_chunks * PARTS, true));
@@ -66,10 +84,16 @@ impl Lowering<'_> {
         self.unrolled("i", layout.slots(0), |l, index| {
             let first = l.representative(&layout, 0, index);
             for chunk in 0..chunks {
-                let atoms = chunk * ATOMS..layout.across().min((chunk + 1) * ATOMS);
+                let atoms = chunk * ATOMS..across.min((chunk + 1) * ATOMS);
                 for atom in atoms.clone() {
-                    let [a, b] = [0, 1].map(|by| l.get(src.local, first + (atom * 4 + by)));
-                    let pair = l.combine(op, a, b);
+                    let pair = if exchanged {
+                        let own = l.get(src.local, first + (atom / 2 * 4 + atom % 2 * 2));
+                        let other = if is_late { None } else { Some(l.butterfly(own, PAIR)) };
+                        other.map_or(own, |other| l.combine(op, own, other))
+                    } else {
+                        let [a, b] = [0, 1].map(|by| l.get(src.local, first + (atom * 4 + by)));
+                        l.combine(op, a, b)
+                    };
                     l.gather(op, part, pair, atom == atoms.start);
                 }
                 let sum = l.read(part);
@@ -84,7 +108,8 @@ impl Lowering<'_> {
                 }
             }
             if !split {
-                l.finish_row(op, &layout, index, total, dst);
+                l.meet(op, total, sharers);
+                l.finish_row(&layout, index, total, dst);
             }
         });
         if !split {
@@ -101,7 +126,8 @@ impl Lowering<'_> {
                 let sum = l.fetch(memory);
                 l.gather(op, total, sum, chunk == 0);
             }
-            l.finish_row(op, &layout, index, total, dst);
+            l.meet(op, total, sharers);
+            l.finish_row(&layout, index, total, dst);
         });
         self.barrier_in_a_loop();
     }
@@ -117,14 +143,17 @@ impl Lowering<'_> {
         self.set(total, value);
     }
 
-    /// Combines the four threads of a row, and stores; where the result is the row's parts, stores the thread's own.
-    fn finish_row(&mut self, op: ReduceOp, layout: &Fragment, slot: ValueId, total: RegId, dst: BufferId) {
-        let apart = self.fragments[dst].is_some_and(|held| held.layout.is_parts() && held.kept.is_none());
-        for mask in if apart { [].as_slice() } else { &[1, 2] } {
+    /// Combines what the lanes of a row have, those with numbers that differ by `masks` one after the other.
+    fn meet(&mut self, op: ReduceOp, total: RegId, masks: &[u32]) {
+        for &mask in masks {
             let value = self.read(total);
-            let other = self.butterfly(value, *mask);
+            let other = self.butterfly(value, mask);
             self.gather(op, total, other, false);
         }
+    }
+
+    /// Stores a row's result, or the thread's part of it.
+    fn finish_row(&mut self, layout: &Fragment, slot: ValueId, total: RegId, dst: BufferId) {
         let value = self.read(total);
         if let Some(Registers { local, .. }) = self.fragments[dst] {
             return self.put(local, slot, value);

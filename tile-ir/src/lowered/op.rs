@@ -184,6 +184,14 @@ pub enum OpKind {
         /// Whether each is transposed on the way.
         transposed: bool,
     },
+    /// `movmatrix`: transposes an 8 x 8 matrix of 16-bit elements, of which each lane has one 32-bit word, as
+    /// [`OpKind::LoadMatrix`] loads it; a whole warp takes part.
+    TransposeMatrix {
+        /// The result, a u32.
+        reg: RegId,
+        /// This lane's word.
+        value: ValueId,
+    },
     /// `mma.sync`: a product of a warp, in place in `acc`.
     Mma {
         /// Which.

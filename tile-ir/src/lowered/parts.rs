@@ -138,6 +138,9 @@ macro_rules! table {
                         let to = Memory(memory, Write, Matrices(*count));
                         row("store matrices", None, vec![to, Local(local, start, *count, Read)])
                     }
+                    OpKind::TransposeMatrix { reg, value } => {
+                        row("transpose matrix", None, vec![Value(value), Declares(reg)])
+                    }
                     OpKind::Mma { atom: _, acc: (acc, at), a: (a, a_at), b: (b, b_at) } => {
                         let (a, b) = (Local(a, a_at, MmaAtom::A, Read), Local(b, b_at, MmaAtom::B, Read));
                         row("mma", None, vec![Local(acc, at, MmaAtom::ACC, Update), a, b])

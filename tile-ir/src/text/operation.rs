@@ -105,6 +105,9 @@ impl ProgramPrinter<'_> {
                 let source = self.part(*local, *start, *count);
                 format!("store matrices{} {source} to {}", transposed_text(*transposed), self.memory(memory, None))
             }
+            OpKind::TransposeMatrix { reg, value } => {
+                format!("{} = transpose_matrix({})", self.declaration(*reg), self.value(*value))
+            }
             OpKind::Mma { atom, acc, a, b } => {
                 let shape = match atom {
                     MmaAtom::M16n8k16 { dtype } => format!("m16n8k16 {dtype}"),

@@ -57,10 +57,11 @@ pub fn scale_and_rotate<T: Float>(
     instances(
         (D, BN, WARPS, STAGES) in [(64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3)],
         SPLITS in [1, 2, 4, 8, 16, 32],
+        ROWS in [8, 16],
         where T::BITS == 16 && (STAGES != 3 || SPLITS >= 4)
     ),
     partial(k, v),
-    require(H % HK == 0 && HK <= 64 && H <= 16 * HK && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B <= 1024)),
+    require(H % HK == 0 && HK <= 64 && H <= ROWS * HK && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B <= 1024)),
     specialize(H, HK, PAGE),
     pdl(independent = [cosines, sines, q_norm, k_norm, k, v, pages, lengths], trigger = AtStart),
     uses(add_parts, add_warps, largest_of_warps, online_softmax, scale_and_rotate, sum_of_head, sum_of_squares)
@@ -72,6 +73,7 @@ pub fn append_decode<
     const WARPS: usize,
     const STAGES: usize,
     const SPLITS: usize,
+    const ROWS: usize,
 >(
     k: &mut Tensor<T, (P, HK, PAGE, D)>,
     v: &mut Tensor<T, (P, HK, PAGE, D)>,
@@ -97,6 +99,7 @@ pub fn append_decode<
     let slot = t / (D / 16) % heads;
     let warp = t / 32;
     let group = H / HK;
+    let shift = if ROWS == 8 { 3 } else { 4 }; // `r >> shift` is the warp of row `r`
     let step_keys = WARPS * BN;
     let length = min(lengths.masked([z]) as usize, 1 << 30);
     let cached = max(length, 1) - 1; // keys in the pages; the token's position
@@ -105,12 +108,12 @@ pub fn append_decode<
     let begin = split * share;
     let end = min(begin + share, steps);
 
-    let mut q_s = alloc_shared::<T>([16 * WARPS, D]); // the rows once for each warp
+    let mut q_s = alloc_shared::<T>([ROWS * WARPS, D]); // the rows once for each warp
     let mut k_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut v_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut own_key = alloc_shared::<T>([D]);
     let mut own_value = alloc_shared::<T>([D]);
-    let mut own_scores = alloc_shared::<f32>([16]);
+    let mut own_scores = alloc_shared::<f32>([ROWS]);
     let mut c = alloc_local::<f32>([8]);
     let mut s = alloc_local::<f32>([8]);
     for quad in unroll(0..2) {
@@ -147,11 +150,11 @@ pub fn append_decode<
     for x in vectorized(0..8) {
         kb[x] = qkv[[z, (H + head) * D + D / 2 + lane * 8 + x]];
     }
-    let mut qa = alloc_local::<T>([16 / heads, 8]);
-    let mut qb = alloc_local::<T>([16 / heads, 8]);
+    let mut qa = alloc_local::<T>([ROWS / heads, 8]);
+    let mut qb = alloc_local::<T>([ROWS / heads, 8]);
     clear(&mut qa);
     clear(&mut qb);
-    for e in unroll(0..16 / heads) {
+    for e in unroll(0..ROWS / heads) {
         let i = e * heads + slot;
         if e * heads < group {
             if i < group {
@@ -189,7 +192,7 @@ pub fn append_decode<
             own_value[column + x] = value[x];
         }
     }
-    for e in unroll(0..16 / heads) {
+    for e in unroll(0..ROWS / heads) {
         let mut a = alloc_local::<T>([8]);
         let mut b = alloc_local::<T>([8]);
         for x in unroll(0..8) {
@@ -214,20 +217,20 @@ pub fn append_decode<
             }
         }
         for x in vectorized(0..8) {
-            q_s[[warp * 16 + e * heads + slot, lane * 8 + x]] = a[x];
+            q_s[[warp * ROWS + e * heads + slot, lane * 8 + x]] = a[x];
         }
         for x in vectorized(0..8) {
-            q_s[[warp * 16 + e * heads + slot, D / 2 + lane * 8 + x]] = b[x];
+            q_s[[warp * ROWS + e * heads + slot, D / 2 + lane * 8 + x]] = b[x];
         }
     }
 
-    let mut scores = alloc_fragment::<f32>([16 * WARPS, BN]);
-    let mut weights = alloc_fragment::<T>([16 * WARPS, BN]);
-    let mut acc = alloc_fragment::<f32>([16 * WARPS, D]);
-    let mut most = alloc_fragment::<f32>([16 * WARPS]);
-    let mut here = alloc_fragment::<f32>([16 * WARPS]);
-    let mut shrink = alloc_fragment::<f32>([16 * WARPS]);
-    let mut total = alloc_fragment::<f32>([16 * WARPS]);
+    let mut scores = alloc_fragment::<f32>([ROWS * WARPS, BN]);
+    let mut weights = alloc_fragment::<T>([ROWS * WARPS, BN]);
+    let mut acc = alloc_fragment::<f32>([ROWS * WARPS, D]);
+    let mut most = alloc_fragment::<f32>([ROWS * WARPS]);
+    let mut here = alloc_fragment::<f32>([ROWS * WARPS]);
+    let mut shrink = alloc_fragment::<f32>([ROWS * WARPS]);
+    let mut total = alloc_fragment::<f32>([ROWS * WARPS]);
     clear(&mut acc);
     clear(&mut total);
     fill(&mut most, -1e30); // finite: a row may see none of a step's keys
@@ -237,30 +240,31 @@ pub fn append_decode<
         copy(v.at([page, head, step * step_keys % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).grouped().clear();
         if step * step_keys + step_keys > cached {
-            for [r, j] in parallel([16 * WARPS, BN]) {
-                if step * step_keys + r / 16 * BN + j >= cached {
+            for [r, j] in parallel([ROWS * WARPS, BN]) {
+                if step * step_keys + (r >> shift) * BN + j >= cached {
                     scores[[r, j]] = f32::NEG_INFINITY;
                 }
             }
         }
         online_softmax(&mut scores, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
-        for [r, j] in parallel([16 * WARPS, BN]) {
+        for [r, j] in parallel([ROWS * WARPS, BN]) {
             weights[[r, j]] = scores[[r, j]].cast::<T>();
         }
         gemm(&weights, &v_s, &mut acc).grouped();
     }
 
     // The warps' results and the token's own value, added: a thread has four columns of some of the rows.
-    let mut tops = alloc_shared::<f32>([16 * WARPS]);
-    let mut counts = alloc_shared::<f32>([16 * WARPS]);
-    let mut results = alloc_shared::<f32>([WARPS * D / 8, group, 8]); // of the rows that are queries
-    for [r] in parallel([16 * WARPS]) {
-        tops[r] = most[r];
-        counts[r] = total[r];
+    let mut tops = alloc_shared::<f32>([WARPS, ROWS]);
+    let mut counts = alloc_shared::<f32>([WARPS, ROWS]);
+    // What the lanes of a warp store at once lies in different banks.
+    let mut results = alloc_shared::<f32>([WARPS, ROWS, if ROWS == 8 { D + 4 } else { D + 8 }]);
+    for [r] in parallel([ROWS * WARPS]) {
+        tops[[r >> shift, r & (ROWS - 1)]] = most[r];
+        counts[[r >> shift, r & (ROWS - 1)]] = total[r];
     }
-    for [r, j] in parallel([16 * WARPS, D]) {
-        if r % 16 < group {
-            results[[r / 16 * (D / 8) + j / 8, r % 16, j % 8]] = acc[[r, j]];
+    for [r, j] in parallel([ROWS * WARPS, D]) {
+        if r & (ROWS - 1) < group {
+            results[[r >> shift, r & (ROWS - 1), j]] = acc[[r, j]];
         }
     }
     // The part that ends with the last key in the pages: nobody else reads the page's rows beside the token's.
@@ -277,11 +281,8 @@ pub fn append_decode<
             *v.masked_mut([page, head, cached % PAGE, column + x]) = own_value[column + x];
         }
     }
-    let chunk = t / (2 * apart);
-    let half = t % 2;
-    let from_column = chunk * 8 + half * 4; // the first of a thread's columns
-    for e in unroll(0..ceil_div(16, apart)) {
-        let i = e * apart + t / 2 % apart;
+    for e in unroll(0..ceil_div(ROWS, apart)) {
+        let i = e * apart + t * 4 / D;
         if e * apart < group {
             if i < group {
                 let mut top = largest_of_warps(&tops, i);
@@ -293,19 +294,19 @@ pub fn append_decode<
                 }
                 let mut sum = alloc_local::<f32>([4]);
                 for x in unroll(0..4) {
-                    sum[x] = own_value[from_column + x].cast::<f32>() * own_weight;
+                    sum[x] = own_value[column + x].cast::<f32>() * own_weight;
                 }
-                let all = own_weight + add_warps(&tops, &counts, &results, i, chunk, half, top, &mut sum);
+                let all = own_weight + add_warps(&tops, &counts, &results, i, column, top, &mut sum);
                 if SPLITS == 1 {
                     for x in vectorized(0..4) {
                         let value = if all > 0.0 { sum[x] / all } else { 0.0 };
-                        o[[z, head * group + i, from_column + x]] = value.cast::<T>();
+                        o[[z, head * group + i, column + x]] = value.cast::<T>();
                     }
                 } else {
                     for x in vectorized(0..4) {
-                        sums[[split, z, head * group + i, from_column + x]] = sum[x];
+                        sums[[split, z, head * group + i, column + x]] = sum[x];
                     }
-                    if from_column == 0 {
+                    if column == 0 {
                         parts[[split, z, head * group + i, 0]] = top;
                         parts[[split, z, head * group + i, 1]] = all;
                     }

@@ -10,30 +10,30 @@ use tile_runtime::prelude::*;
 ///
 /// A block has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the sequence: every `SPLITS`-th step of `WARPS * BN` keys. Each
 /// of its `WARPS` warps multiplies all rows with `BN` keys of its own of each step, and keeps maximum, sum and result for these; the warps'
-/// results are added at the end, and then those of the parts. Where there is one query of at most eight heads, `KEPT` is 8: the other rows repeat the first ones, and nothing is kept of
+/// results are added at the end, and then those of the parts. Where there is one query of at most eight heads, `ROWS` is 8: the other rows repeat the first ones, and nothing is kept of
 /// them. The `CLUSTER` blocks of a cluster are all the parts: each of them
-/// gets what the others have of some of the first `KEPT` rows, there being no others; of a `CLUSTER` of 1, the last of the parts' blocks to be
+/// gets what the others have of some of the first `ROWS` rows, there being no others; of a `CLUSTER` of 1, the last of the parts' blocks to be
 /// done adds them all. Both ways add in the same order. Tables may be read before the previous kernel is done, which makes queries, keys and values.
 #[tile_kernel(
     instances(
         (D, BN, WARPS, STAGES) in [
-            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (128, 16, 8, 3), (64, 16, 1, 4),
+            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (128, 16, 8, 2), (128, 16, 8, 3), (64, 16, 1, 4),
             (128, 16, 1, 3)
         ],
-        (SPLITS, CLUSTER, KEPT) in [
+        (SPLITS, CLUSTER, ROWS) in [
             (1, 1, 8), (2, 1, 8), (4, 1, 8), (8, 1, 8), (16, 1, 8), (32, 1, 8),
             (1, 1, 16), (2, 1, 16), (4, 1, 16), (8, 1, 16), (16, 1, 16), (32, 1, 16),
             (2, 2, 8), (2, 2, 16), (4, 4, 8), (4, 4, 16), (8, 8, 8), (8, 8, 16)
         ],
         where (T::BITS == 16) == (WARPS >= 4),
-        where T::BITS == 16 || KEPT == 16 && (SPLITS == 1 || SPLITS == 8 && CLUSTER == 1),
-        where D == 128 || KEPT == 16 || CLUSTER > 1,
+        where T::BITS == 16 || ROWS == 16 && (SPLITS == 1 || SPLITS == 8 && CLUSTER == 1),
+        where D == 128 || ROWS == 16 || CLUSTER > 1,
         where WARPS != 4 || D == 64 || (STAGES == 5) == (CLUSTER > 1),
         where WARPS != 8 || CLUSTER > 1,
         where WARPS != 4 || STAGES != 3 || SPLITS >= 4
     ),
     partial(o),
-    require(KEPT == 16 || H <= 8 * HK && tiles == 1),
+    require(ROWS == 16 || H <= 8 * HK && tiles == 1),
     require(H % HK == 0 && HK <= 64 && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B * tiles <= 1024)),
     specialize(H, HK, PAGE),
     pdl(independent = [pages, first, lengths], trigger = AtStart),
@@ -47,7 +47,7 @@ pub fn decode<
     const STAGES: usize,
     const SPLITS: usize,
     const CLUSTER: usize,
-    const KEPT: usize,
+    const ROWS: usize,
 >(
     q: &Tensor<T, (S, H, D)>,
     k: &Tensor<T, (P, HK, PAGE, D)>,
@@ -65,10 +65,11 @@ pub fn decode<
     let [split, head, z] = blocks([SPLITS, HK, B * tiles]);
     cluster([CLUSTER, 1, 1]);
     let [t] = threads([32 * WARPS]);
-    let sequence = if KEPT < 16 { z } else { z / tiles };
-    let row = if KEPT < 16 { 0 } else { z % tiles * 16 };
+    let sequence = if ROWS < 16 { z } else { z / tiles };
+    let row = if ROWS < 16 { 0 } else { z % tiles * 16 };
     let group = H / HK;
     let step_keys = WARPS * BN;
+    let shift = if ROWS == 8 { 3 } else { 4 }; // `r >> shift` is the warp of row `r`
     let from = min(first.masked([sequence]) as usize, S);
     let count = min(first.masked([sequence + 1]) as usize, S) - from;
     let length = min(lengths.masked([sequence]) as usize, 1 << 29);
@@ -81,42 +82,42 @@ pub fn decode<
     let noted = 16 * WARPS;
     let mut table = alloc_shared::<u32>([noted]);
     let page_of_mine = pages.masked([sequence, (begin + t * apart_keys) / PAGE]);
-    let mut q_s = alloc_shared::<T>([16, D]);
+    let mut q_s = alloc_shared::<T>([ROWS, D]);
     let mut k_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut v_s = alloc_shared::<T>([WARPS * BN, D]);
-    let mut scores = alloc_fragment::<f32>([16 * WARPS, BN]);
-    let mut weights = alloc_fragment::<T>([16 * WARPS, BN]);
-    let mut weights_s = alloc_shared::<T>([16 * WARPS, BN]); // of f32, which the tensor cores do not take from registers
-    let mut acc = alloc_fragment::<f32>([16 * WARPS, D]);
-    let mut most = alloc_fragment::<f32>([16 * WARPS]);
-    let mut here = alloc_fragment::<f32>([16 * WARPS]);
-    let mut shrink = alloc_fragment::<f32>([16 * WARPS]);
-    let mut total = alloc_fragment::<f32>([16 * WARPS]);
+    let mut scores = alloc_fragment::<f32>([ROWS * WARPS, BN]);
+    let mut weights = alloc_fragment::<T>([ROWS * WARPS, BN]);
+    let mut weights_s = alloc_shared::<T>([ROWS * WARPS, BN]); // of f32, which the tensor cores do not take from registers
+    let mut acc = alloc_fragment::<f32>([ROWS * WARPS, D]);
+    let mut most = alloc_fragment::<f32>([ROWS * WARPS]);
+    let mut here = alloc_fragment::<f32>([ROWS * WARPS]);
+    let mut shrink = alloc_fragment::<f32>([ROWS * WARPS]);
+    let mut total = alloc_fragment::<f32>([ROWS * WARPS]);
     clear(&mut acc);
     clear(&mut total);
     fill(&mut most, -1e30); // finite: a row may see none of a step's keys
     // Queries are asked for before keys and values, and stored behind what asks for those: nobody waits for them until then.
     let vec = 128 / T::BITS;
-    // Rows a multiple of `KEPT` apart are equal: each is read once.
     let at_once = 32 * WARPS * vec / D; // rows
-    let period = max(KEPT, at_once);
-    let mut asked = alloc_local::<T>([period / at_once, vec]);
+    let mut asked = alloc_local::<T>([ceil_div(ROWS, at_once), vec]);
     let i = t * vec / D;
     let j = t * vec % D;
-    for e in unroll(0..period / at_once) {
-        let r = row + (e * at_once + i) % KEPT;
-        for x in vectorized(0..vec) {
-            asked[[e, x]] = q.masked([from + r / group, head * group + r % group, j + x]);
+    for e in unroll(0..ceil_div(ROWS, at_once)) {
+        let r = row + e * at_once + i;
+        if i < ROWS {
+            for x in vectorized(0..vec) {
+                asked[[e, x]] = q.masked([from + r / group, head * group + r % group, j + x]);
+            }
         }
     }
     if t < noted {
         table[t] = page_of_mine;
     }
     sync_threads(); // also keeps ptxas from moving the queries' loads behind the first copies
-    for e in unroll(0..period / at_once) {
-        for repeat in unroll(0..16 / period) {
+    for e in unroll(0..ceil_div(ROWS, at_once)) {
+        if i < ROWS {
             for x in vectorized(0..vec) {
-                q_s[[repeat * period + e * at_once + i, j + x]] = asked[[e, x]];
+                q_s[[e * at_once + i, j + x]] = asked[[e, x]];
             }
         }
     }
@@ -127,21 +128,21 @@ pub fn decode<
         copy(v.at([page, head, key % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).grouped().clear();
         if key + step_keys + count > length {
-            for [r, j] in parallel([16 * WARPS, BN]) {
+            for [r, j] in parallel([ROWS * WARPS, BN]) {
                 // A query sees the keys up to its own.
-                if key + (r >> 4) * BN + j + count > length + (row + (r & 15)) / group {
+                if key + (r >> shift) * BN + j + count > length + (row + (r & (ROWS - 1))) / group {
                     scores[[r, j]] = f32::NEG_INFINITY;
                 }
             }
         }
         online_softmax(&mut scores, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
         if T::BITS == 16 {
-            for [r, j] in parallel([16 * WARPS, BN]) {
+            for [r, j] in parallel([ROWS * WARPS, BN]) {
                 weights[[r, j]] = scores[[r, j]].cast::<T>();
             }
             gemm(&weights, &v_s, &mut acc).grouped();
         } else {
-            for [r, j] in parallel([16 * WARPS, BN]) {
+            for [r, j] in parallel([ROWS * WARPS, BN]) {
                 weights_s[[r, j]] = scores[[r, j]].cast::<T>();
             }
             gemm(&weights_s, &v_s, &mut acc).grouped();
@@ -149,34 +150,33 @@ pub fn decode<
     }
 
     // The warps' results, added: a thread has four columns of some of the rows.
-    let mut tops = alloc_shared::<f32>([16 * WARPS]);
-    let mut counts = alloc_shared::<f32>([16 * WARPS]);
-    let mut results = alloc_shared::<f32>([WARPS * D / 8, KEPT, 8]);
-    let rows = min(count * group - row, KEPT); // of the block's, those that are queries
-    let stored = if CLUSTER > 1 || KEPT < 16 { KEPT } else { rows };
-    let added = if CLUSTER > 1 { KEPT } else { rows }; // a cluster exchanges whole arrays
-    for [r] in parallel([16 * WARPS]) {
-        tops[r] = most[r];
-        counts[r] = total[r];
+    let mut tops = alloc_shared::<f32>([WARPS, ROWS]);
+    let mut counts = alloc_shared::<f32>([WARPS, ROWS]);
+    // What the lanes of a warp store at once lies in different banks.
+    let mut results = alloc_shared::<f32>([WARPS, ROWS, if ROWS == 8 { D + 4 } else { D + 8 }]);
+    let rows = min(count * group - row, ROWS); // of the block's, those that are queries
+    let stored = if CLUSTER > 1 || ROWS == 8 { ROWS } else { rows };
+    let added = if CLUSTER > 1 { ROWS } else { rows }; // a cluster exchanges whole arrays
+    for [r] in parallel([ROWS * WARPS]) {
+        tops[[r >> shift, r & (ROWS - 1)]] = most[r];
+        counts[[r >> shift, r & (ROWS - 1)]] = total[r];
     }
-    for [r, j] in parallel([16 * WARPS, D]) {
-        if r & 15 < stored {
-            results[[(r >> 4) * (D / 8) + (j >> 3), r & 15, j & 7]] = acc[[r, j]];
+    for [r, j] in parallel([ROWS * WARPS, D]) {
+        if r & (ROWS - 1) < stored {
+            results[[r >> shift, r & (ROWS - 1), j]] = acc[[r, j]];
         }
     }
-    let mut mine = alloc_shared::<f32>([CLUSTER, KEPT / CLUSTER, D + 4]);
-    let mut theirs = alloc_shared::<f32>([CLUSTER, KEPT / CLUSTER, D + 4]);
+    let mut mine = alloc_shared::<f32>([CLUSTER, ROWS / CLUSTER, D + 4]);
+    let mut theirs = alloc_shared::<f32>([CLUSTER, ROWS / CLUSTER, D + 4]);
     let apart = 128 * WARPS / D; // rows of the block's threads
-    let chunk = t / (2 * apart);
-    let half = t % 2;
-    let column = chunk * 8 + half * 4;
-    for e in unroll(0..ceil_div(KEPT, apart)) {
-        let i = e * apart + t / 2 % apart;
+    let column = t * 4 % D;
+    for e in unroll(0..ceil_div(ROWS, apart)) {
+        let i = e * apart + t * 4 / D;
         if i < added {
             let top = largest_of_warps(&tops, i);
             let mut sum = alloc_local::<f32>([4]);
             clear(&mut sum);
-            let all = add_warps(&tops, &counts, &results, i, chunk, half, top, &mut sum);
+            let all = add_warps(&tops, &counts, &results, i, column, top, &mut sum);
             if CLUSTER > 1 {
                 for c in vectorized(0..4) {
                     mine[[i % CLUSTER, i / CLUSTER, column + c]] = sum[c];
@@ -207,8 +207,8 @@ pub fn decode<
     if CLUSTER > 1 {
         cluster_exchange(&mine, &mut theirs);
         // This block's rows are those whose number is its own, modulo the cluster's.
-        let columns = min(max(KEPT * D / (CLUSTER * 32 * WARPS), 1), 4); // of a thread, at once
-        let own = KEPT / CLUSTER;
+        let columns = min(max(ROWS * D / (CLUSTER * 32 * WARPS), 1), 4); // of a thread, at once
+        let own = ROWS / CLUSTER;
         for e in unroll(0..ceil_div(own * D, 32 * WARPS * columns)) {
             let at = (e * 32 * WARPS + t) * columns;
             let i = at / D * CLUSTER + split;

@@ -131,13 +131,13 @@ impl Decode {
         );
         // Rows that are kept of a block's 16.
         let is_half = size_of::<T>() == 2 && heads <= ROWS / 2 * key_heads && self.queries <= 1;
-        let kept = if is_half && (d == 128 || cluster > 1) { ROWS / 2 } else { ROWS };
+        let rows = if is_half && (d == 128 || cluster > 1) { ROWS / 2 } else { ROWS };
         let stages = match (size_of::<T>(), d) {
             (_, 64) => 4,
             (2, _) => ring,
             _ => 3,
         };
-        DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: kept }
+        DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits, CLUSTER: cluster, ROWS: rows }
     }
 
     /// How sequences are cut, for so many tiles of queries, heads of keys, and at most so many steps of keys. `clusters`: whether their blocks may have
@@ -294,14 +294,15 @@ pub fn append_and_decode<T: Float>(
 ) -> Result<(), LaunchError> {
     let [mut keys, values] = caches;
     let Rope { cosines, sines, q_norm, k_norm, epsilon } = *rope;
-    let [_, _, d] = shape::<3>(&o.argument());
+    let [_, heads, d] = shape::<3>(&o.argument());
     let [_, key_heads, page, _] = shape::<4>(&keys.argument());
     let [sequences, most] = shape::<2>(&pages.argument());
     // Without clusters: in a decode step of Qwen3-8B this launch took 6.4 us with them and 5.9 without at 1,024 keys, 29.6 and 26.7 at 16,384
     // (`tile-llm bench --random qwen3-8b --profile`, H100): a cluster's blocks begin together, behind the product before.
     let Cut { splits, ring, .. } = options.cut::<T>(None, sequences, key_heads, most * page / (WARPS * KEYS));
     let stages = if d == 64 { 4 } else { ring };
-    let params = AppendDecodeParams { D: d, BN: KEYS, WARPS, STAGES: stages, SPLITS: splits };
+    let rows = if heads <= ROWS / 2 * key_heads { ROWS / 2 } else { ROWS };
+    let params = AppendDecodeParams { D: d, BN: KEYS, WARPS, STAGES: stages, SPLITS: splits, ROWS: rows };
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
     let kernel = append_kernel::append_decode::<T>::instance(on.device(), params)?;
     kernel.launch_on(on, keys, values, o, qkv, cosines, sines, q_norm, k_norm, pages, lengths, scale as f32, epsilon)

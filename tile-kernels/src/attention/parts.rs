@@ -230,38 +230,35 @@ pub fn divide_seen_rows(acc: &mut Fragment<f32, (ROWS, D)>, total: &mut Fragment
     multiply_rows(acc, total);
 }
 
-/// The largest score of row `i`, of 16, over the block's warps.
+/// The largest score of row `i` over the block's warps.
 #[tile_fn]
-pub fn largest_of_warps(tops: &SharedArray<f32, (ROWS,)>, i: usize) -> f32 {
-    let mut top = tops[i];
-    for w in unroll(1..ROWS / 16) {
-        top = max(top, tops[w * 16 + i]);
+pub fn largest_of_warps(tops: &SharedArray<f32, (WARPS, ROWS)>, i: usize) -> f32 {
+    let mut top = tops[[0, i]];
+    for w in unroll(1..WARPS) {
+        top = max(top, tops[[w, i]]);
     }
     top
 }
 
-/// Adds to `sum` four columns, a `half` of the eight of a `chunk`, of the warps' results of row `i`, of 16, as if `top` had been the largest score of
-/// each; returns the sum of their weights.
-///
-/// Eight columns of all rows lie together in `results`: a warp stores eight rows of an accumulator at once, and whole rows would meet in the same banks.
+/// Adds to `sum` columns `column` to `column + 3` of the warps' results of row `i`, as if `top` had been the largest score of each; returns the sum of
+/// their weights.
 #[tile_fn]
 pub fn add_warps(
-    tops: &SharedArray<f32, (ROWS,)>,
-    counts: &SharedArray<f32, (ROWS,)>,
-    results: &SharedArray<f32, (CHUNKS, KEPT, EIGHT)>,
+    tops: &SharedArray<f32, (WARPS, ROWS)>,
+    counts: &SharedArray<f32, (WARPS, ROWS)>,
+    results: &SharedArray<f32, (WARPS, ROWS, PITCH)>,
     i: usize,
-    chunk: usize,
-    half: usize,
+    column: usize,
     top: f32,
     sum: &mut LocalArray<f32, (FOUR,)>,
 ) -> f32 {
     let mut all = 0.0f32;
-    for w in unroll(0..ROWS / 16) {
-        let factor = fast::exp2(tops[w * 16 + i] - top);
-        all += counts[w * 16 + i] * factor;
+    for w in unroll(0..WARPS) {
+        let factor = fast::exp2(tops[[w, i]] - top);
+        all += counts[[w, i]] * factor;
         let mut part = alloc_local::<f32>([4]);
         for c in vectorized(0..4) {
-            part[c] = results[[w * (CHUNKS * 16 / ROWS) + chunk, i, half * 4 + c]];
+            part[c] = results[[w, i, column + c]];
         }
         for c in unroll(0..4) {
             sum[c] += part[c] * factor;

@@ -165,6 +165,9 @@ impl Emitter<'_> {
                 let helper = format!("store_matrix_x{count}{}", suffix(*transposed));
                 self.call(&helper, &[self.row(memory), self.part(*local, *start)]);
             }
+            OpKind::TransposeMatrix { reg, value } => {
+                self.constant(*reg, &format!("transpose_matrix({})", self.value(*value)));
+            }
             OpKind::Mma { acc, a, b, .. } => {
                 self.call_made(&op.kind, &[acc, a, b].map(|(local, start)| self.part(*local, *start)));
             }

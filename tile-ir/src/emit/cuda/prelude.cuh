@@ -224,6 +224,8 @@ TILE_INLINE bf16 tile_half_bf16(unsigned word, bool high) { bf16 y; y.bits = (un
 TILE_INLINE float tile_unpack_f16(unsigned word, bool high) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((unsigned short)(high ? word >> 16 : word))); return y; }
 //@ tile_unpack_bf16
 TILE_INLINE float tile_unpack_bf16(unsigned word, bool high) { return __uint_as_float(high ? word & 0xffff0000u : word << 16); }
+//@ transpose_matrix
+TILE_INLINE unsigned transpose_matrix(unsigned word) { unsigned y; asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(word)); return y; }
 //@ load_matrix_x1
 TILE_INLINE void load_matrix_x1(unsigned* to, unsigned from) { asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(to[0]) : "r"(from) : "memory"); }
 //@ load_matrix_x2

@@ -133,7 +133,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn declare_left_words(&mut self, product: &Product) -> Option<LocalId> {
         let (buffer, Left::Registers) = product.a else { return None };
         let steps = self.fragments[buffer]?.layout.left_steps();
-        Some(self.declare_left(buffer, product.blocks * steps))
+        Some(self.declare_left(buffer, product.blocks * steps * Fragment::LEFT_WORDS))
     }
 
     /// Packs what the fragment holds now.

@@ -478,6 +478,10 @@ pub(super) enum Instr {
         value: Slot,
         lane: Slot,
     },
+    TransposeMatrix {
+        reg: RegId,
+        value: Slot,
+    },
     Vote {
         reg: RegId,
         kind: VoteKind,

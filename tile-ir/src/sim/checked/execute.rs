@@ -10,6 +10,7 @@ use super::warp::{Block, Frame, Meeting, PROXY_FENCES, State, Wait};
 use super::{Print, warp::Warp};
 use crate::ir::{BinaryOp, EntityRef, ShuffleKind, SpanId, Trigger, VoteKind};
 use crate::lowered::{GuardReason, ValueType};
+use crate::sim::hw::matrix::movmatrix;
 use crate::sim::numeric;
 
 /// Lanes of a warp.
@@ -322,6 +323,11 @@ impl Machine<'_> {
             }
             Instr::Shuffle { reg, kind, value, lane } => {
                 self.shuffle(run, code.spans[pc], reg.index(), kind, value, lane)
+            }
+            Instr::TransposeMatrix { reg, value } => {
+                self.collective(run, code.spans[pc], "`movmatrix`");
+                let words = run.warp.slots[value as usize].map(|word| word as u32);
+                run.warp.set(reg.index(), active, &movmatrix(words).map(i64::from));
             }
             Instr::Vote { reg, kind, pred } => {
                 self.collective(run, code.spans[pc], "vote");

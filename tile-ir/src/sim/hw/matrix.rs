@@ -1,4 +1,4 @@
-//! `ldmatrix` and `stmatrix`, `.m8n8.b16`.
+//! `ldmatrix`, `stmatrix` and `movmatrix`, `.m8n8.b16`.
 //!
 //! PTX ISA: "thread 0-7 addresses rows 0-7 of matrix 0, threads 8-15 of matrix 1, ..."; each row is 16 contiguous bytes
 //! at an address that is a multiple of 16. Thread `T` receives from each matrix the pair of elements of row `T / 4` at
@@ -66,4 +66,15 @@ pub fn stmatrix(
         }
     }
     Ok(())
+}
+
+/// `movmatrix.sync.aligned.m8n8.trans.b16`: the words of the transposed matrix. Lane `l` has `words[l]`, as [`ldmatrix`] loads them.
+pub fn movmatrix(words: [u32; 32]) -> [u32; 32] {
+    std::array::from_fn(|lane| {
+        let half = |half: usize| {
+            let (row, column) = (lane % 4 * 2 + half, lane / 4);
+            words[row * 4 + column / 2] >> (16 * (column % 2)) & 0xffff
+        };
+        half(0) | half(1) << 16
+    })
 }

@@ -7,7 +7,7 @@
 //!
 //! | module | instructions |
 //! |---|---|
-//! | [`matrix`] | `ldmatrix`, `stmatrix` |
+//! | [`matrix`] | `ldmatrix`, `stmatrix`, `movmatrix` |
 //! | [`mma`] | `mma.sync.m16n8k16` (f16, bf16), `mma.sync.m16n8k8` (tf32), f32 accumulators |
 //! | [`wgmma`] | `wgmma.mma_async.m64nNk16` and `k8`: descriptors, both operand sources |
 //! | [`tma`] | `cp.async.bulk.tensor` in both directions |

@@ -351,6 +351,15 @@ impl Compiler<'_> {
             OpKind::StoreMatrix { memory, local, start, count, transposed } => {
                 self.matrices(AccessKind::Write, memory, (*local, *start), *count, *transposed)?;
             }
+            OpKind::TransposeMatrix { reg, value } => {
+                let word = ValueType::Element(crate::ir::Dtype::U32);
+                if self.program.values.get(*value).map(|v| v.ty) != Some(word) {
+                    return malformed(format!("a matrix of {value}, which is no word"));
+                }
+                let value = self.value(*value)?;
+                let reg = self.assign(*reg)?;
+                self.emit(Instr::TransposeMatrix { reg, value }, span);
+            }
             OpKind::Mma { atom, acc, a, b } => self.warp_product(*atom, [*acc, *a, *b], span)?,
             OpKind::BarrierInit { barrier, arrivals } => {
                 let at = self.barrier(*barrier)?;

@@ -204,6 +204,11 @@ impl<'t> Parser<'t> {
                 let [pred] = self.arguments(name)?;
                 return Ok(OpKind::Vote { reg, kind, pred });
             }
+            if name == "transpose_matrix" {
+                self.cursor.next();
+                let [value] = self.arguments(name)?;
+                return Ok(OpKind::TransposeMatrix { reg, value });
+            }
             if ATOMICS.into_iter().any(|(atomic, _)| atomic == name) {
                 return self.atomic(Some(reg));
             }
