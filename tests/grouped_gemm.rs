@@ -3,22 +3,31 @@
 use tile_kernel_examples::devices::devices;
 use tile_runtime::prelude::*;
 
-/// `y[16 g + i] = x[16 g + i] w[g]^T` with `NT`, `w[g]` of `[N, K]`; else `x[16 g + i] w[g]`, `w[g]` of `[K, N]`: one group a warp. With `ONE` all groups have
-/// the same 16 rows of `x`.
+/// `y[ROWS g + i] = x[ROWS g + i] w[g]^T` with `NT`, `w[g]` of `[N, K]`; else `x[ROWS g + i] w[g]`, `w[g]` of `[K, N]`: one group a warp. With `ONE` all groups have
+/// the same rows of `x`. Eight rows are multiplied with exchanged operands.
 #[tile_kernel(instances(
     (G, N, K, NT) in [(4, 16, 32, true), (4, 16, 32, false), (2, 24, 16, true), (2, 40, 64, false), (1, 16, 16, true)],
-    ONE in [false, true]
+    ONE in [false, true],
+    ROWS in [8, 16]
 ))]
-pub fn groups<T: Float, const G: usize, const N: usize, const K: usize, const NT: bool, const ONE: bool>(
-    x: &Tensor<T, (Fixed<{ if ONE { 16 } else { 16 * G } }>, Fixed<K>)>,
+pub fn groups<
+    T: Float,
+    const G: usize,
+    const N: usize,
+    const K: usize,
+    const NT: bool,
+    const ONE: bool,
+    const ROWS: usize,
+>(
+    x: &Tensor<T, (Fixed<{ if ONE { ROWS } else { ROWS * G } }>, Fixed<K>)>,
     w: &Tensor<T, (R, C)>,
-    y: &mut Tensor<f32, (Fixed<{ 16 * G }>, Fixed<N>)>,
+    y: &mut Tensor<f32, (Fixed<{ ROWS * G }>, Fixed<N>)>,
 ) {
     blocks([1]);
     threads([32 * G]);
-    let mut x_s = alloc_shared::<T>([if ONE { 16 } else { 16 * G }, K]);
+    let mut x_s = alloc_shared::<T>([if ONE { ROWS } else { ROWS * G }, K]);
     let mut w_s = alloc_shared::<T>([if NT { G * N } else { G * K }, if NT { K } else { N }]);
-    let mut acc = alloc_fragment::<f32>([16 * G, N]);
+    let mut acc = alloc_fragment::<f32>([ROWS * G, N]);
     copy(x.at([0, 0]), &mut x_s);
     copy(w.at([0, 0]), &mut w_s);
     if NT {
@@ -34,23 +43,23 @@ fn element(i: usize) -> f32 {
     ((i * 7 + i / 11) % 7) as f32 - 3.0
 }
 
-fn agrees<T: Float>(of: impl Fn(f32) -> T, (g, n, k, nt): (usize, usize, usize, bool), one: bool) {
-    let params = GroupsParams { G: g, N: n, K: k, NT: nt, ONE: one };
-    let rows = if one { 16 } else { 16 * g };
-    let x: Vec<f32> = (0..rows * k).map(element).collect();
+fn agrees<T: Float>(of: impl Fn(f32) -> T, (g, n, k, nt): (usize, usize, usize, bool), one: bool, rows: usize) {
+    let params = GroupsParams { G: g, N: n, K: k, NT: nt, ONE: one, ROWS: rows };
+    let (all, given) = (rows * g, if one { rows } else { rows * g });
+    let x: Vec<f32> = (0..given * k).map(element).collect();
     let w: Vec<f32> = (0..g * n * k).map(|i| element(i + 5)).collect();
     let weight = |group: usize, j: usize, l: usize| match nt {
         true => w[(group * n + j) * k + l],
         false => w[(group * k + l) * n + j],
     };
-    let wanted: Vec<f32> = (0..16 * g * n)
-        .map(|at| (0..k).map(|l| x[at / n % rows * k + l] * weight(at / n / 16, at % n, l)).sum())
+    let wanted: Vec<f32> = (0..all * n)
+        .map(|at| (0..k).map(|l| x[at / n % given * k + l] * weight(at / n / rows, at % n, l)).sum())
         .collect();
     for device in devices() {
         let convert = |values: &[f32]| values.iter().map(|v| of(*v)).collect::<Vec<T>>();
-        let x = device.tensor(&convert(&x), [rows, k]).unwrap();
+        let x = device.tensor(&convert(&x), [given, k]).unwrap();
         let w = device.tensor(&convert(&w), if nt { [g * n, k] } else { [g * k, n] }).unwrap();
-        let mut y = device.tensor(&vec![f32::NAN; 16 * g * n], [16 * g, n]).unwrap();
+        let mut y = device.tensor(&vec![f32::NAN; all * n], [all, n]).unwrap();
         groups::<T>::instance(&device, params).unwrap().launch(&x, &w, &mut y).unwrap();
         assert_eq!(y.to_vec().unwrap(), wanted, "{params:?} on {}", device.label());
     }
@@ -59,10 +68,96 @@ fn agrees<T: Float>(of: impl Fn(f32) -> T, (g, n, k, nt): (usize, usize, usize, 
 #[test]
 fn every_group_is_multiplied_with_its_own_matrix() {
     for shape in [(4, 16, 32, true), (4, 16, 32, false), (2, 24, 16, true), (2, 40, 64, false), (1, 16, 16, true)] {
-        for one in [false, true] {
-            agrees(f16::from_f32, shape, one);
-            agrees(bf16::from_f32, shape, one);
-            agrees(|x| x, shape, one);
+        for (one, rows) in [(false, 8), (false, 16), (true, 8), (true, 16)] {
+            agrees(f16::from_f32, shape, one, rows);
+            agrees(bf16::from_f32, shape, one, rows);
+            agrees(|x| x, shape, one, rows);
+        }
+    }
+}
+
+/// Of each warp's `x w[g]^T`, scaled, the largest and the sum of each row, the sum over `steps` times the same rows, and their product with `v[g]`.
+#[tile_kernel(instances(ROWS in [8, 16], N in [16, 32, 48, 80]))]
+pub fn rows<const ROWS: usize, const N: usize>(
+    x: &Tensor<bf16, (Fixed<16>, Fixed<32>)>,
+    w: &Tensor<bf16, (Fixed<{ 4 * N }>, Fixed<32>)>,
+    v: &Tensor<bf16, (Fixed<{ 4 * N }>, Fixed<64>)>,
+    tops: &mut Tensor<f32, (Fixed<{ 4 * ROWS }>,)>,
+    sums: &mut Tensor<f32, (Fixed<{ 4 * ROWS }>,)>,
+    totals: &mut Tensor<f32, (Fixed<{ 4 * ROWS }>,)>,
+    y: &mut Tensor<f32, (Fixed<{ 4 * ROWS }>, Fixed<64>)>,
+    steps: usize,
+) {
+    blocks([1]);
+    threads([128]);
+    let mut x_s = alloc_shared::<bf16>([ROWS, 32]);
+    let mut w_s = alloc_shared::<bf16>([4 * N, 32]);
+    let mut v_s = alloc_shared::<bf16>([4 * N, 64]);
+    let mut tile = alloc_fragment::<f32>([4 * ROWS, N]);
+    let mut left = alloc_fragment::<bf16>([4 * ROWS, N]);
+    let mut acc = alloc_fragment::<f32>([4 * ROWS, 64]);
+    let mut most = alloc_fragment::<f32>([4 * ROWS]);
+    let mut here = alloc_fragment::<f32>([4 * ROWS]);
+    let mut total = alloc_fragment::<f32>([4 * ROWS]);
+    copy(x.at([0, 0]), &mut x_s);
+    copy(w.at([0, 0]), &mut w_s);
+    copy(v.at([0, 0]), &mut v_s);
+    clear(&mut total);
+    for step in 0..steps {
+        gemm(&x_s, w_s.t(), &mut tile).grouped().clear();
+        for [r, j] in parallel([4 * ROWS, N]) {
+            tile[[r, j]] = tile[[r, j]] * 0.1 + step as f32;
+        }
+        reduce(Sum, &tile, &mut here, 1);
+        for [r] in parallel([4 * ROWS]) {
+            total[r] = total[r] * 0.9 + here[r];
+        }
+    }
+    for [r, j] in parallel([4 * ROWS, N]) {
+        left[[r, j]] = tile[[r, j]].cast::<bf16>();
+    }
+    gemm(&left, &v_s, &mut acc).grouped().clear();
+    copy(&acc, y.at_mut([0, 0]));
+    reduce(Max, &tile, &mut most, 1);
+    reduce(Sum, &tile, &mut here, 1);
+    for [r] in parallel([4 * ROWS]) {
+        tops[r] = most[r];
+        sums[r] = here[r];
+        totals[r] = total[r];
+    }
+}
+
+/// Eight rows a warp have the bits that they have among sixteen, on every device.
+#[test]
+fn eight_rows_are_as_the_first_of_sixteen() {
+    for n in [16, 32, 48, 80] {
+        let tensor = |count: usize, by: usize| -> Vec<bf16> {
+            (0..count).map(|i| bf16::from_f32(element(i * 3 + by + i / 7))).collect()
+        };
+        let (x, w, v) = (tensor(16 * 32, 0), tensor(4 * n * 32, 3), tensor(4 * n * 64, 8));
+        let mut first: Option<Vec<u32>> = None;
+        for device in devices() {
+            let x = device.tensor(&x, [16, 32]).unwrap();
+            let w = device.tensor(&w, [4 * n, 32]).unwrap();
+            let v = device.tensor(&v, [4 * n, 64]).unwrap();
+            for rows in [8, 16] {
+                let [mut tops, mut sums, mut totals] =
+                    [0; 3].map(|_| device.tensor(&vec![f32::NAN; 4 * rows], [4 * rows]).unwrap());
+                let mut y = device.tensor(&vec![f32::NAN; 4 * rows * 64], [4 * rows, 64]).unwrap();
+                let kernel = self::rows::instance(&device, RowsParams { ROWS: rows, N: n }).unwrap();
+                kernel.launch(&x, &w, &v, &mut tops, &mut sums, &mut totals, &mut y, 3).unwrap();
+                let mut found: Vec<u32> = Vec::new();
+                for (of, columns) in [(tops.to_vec(), 1), (sums.to_vec(), 1), (totals.to_vec(), 1), (y.to_vec(), 64)] {
+                    let all = of.unwrap();
+                    // Eight rows of each warp.
+                    found.extend(all.chunks(rows * columns).flat_map(|warp| &warp[..8 * columns]).map(|f| f.to_bits()));
+                }
+                let name = format!("{rows} rows, {n} columns on {}", device.label());
+                assert!(found.iter().all(|bits| !f32::from_bits(*bits).is_nan()), "{name}");
+                let first = first.get_or_insert_with(|| found.clone());
+                let differs = first.iter().zip(&found).position(|(a, b)| a != b);
+                assert_eq!((differs, first.len()), (None, found.len()), "{name}");
+            }
         }
     }
 }

@@ -227,6 +227,21 @@ impl SharedLayout {
         }
     }
 
+    /// Where the element `rows` rows below the one at `place` is, both counted in elements from the start of the tile: for rows that have none of the bits of
+    /// `rows % 8` in their number.
+    pub fn below<I: Index>(&self, place: I, rows: I) -> I {
+        let size = self.dtype.bytes();
+        match self.order {
+            Order::Rows if self.swizzle == Swizzle::None => place.add(rows.times(self.panel / size)),
+            Order::Rows => {
+                let turned = place.xor(self.swizzle.turn(rows.clone()).over(size));
+                turned.add(rows.times(self.panel / size))
+            }
+            Order::Columns { .. } => place.add(rows),
+            Order::Turned { pitch } => place.add(rows.times(pitch / size)),
+        }
+    }
+
     /// Byte offset within a panel.
     fn within<I: Index>(&self, row: I, byte: I) -> I {
         match self.swizzle {

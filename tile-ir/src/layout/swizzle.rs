@@ -41,6 +41,9 @@ pub trait Permutation {
     /// are [`Permutation::span`] bytes apart: `apply(row * span + byte)`, with the row's part kept apart, so that what
     /// depends on the row only is computed once.
     fn place<I: Index>(self, row: I, byte: I) -> I;
+
+    /// What [`Permutation::place`] XORs onto the byte in row `row`.
+    fn turn<I: Index>(self, row: I) -> I;
 }
 
 impl Permutation for Swizzle {
@@ -89,10 +92,13 @@ impl Permutation for Swizzle {
         if self == Swizzle::None {
             return row.times(CHUNK).add(byte);
         }
+        row.clone().times(self.span()).add(byte.xor(self.turn(row)))
+    }
+
+    fn turn<I: Index>(self, row: I) -> I {
         let mask = (1 << bits(self)) - 1;
         // A 128-byte line holds 128 / span rows.
-        let line = row.clone().over(128 / self.span());
-        row.times(self.span()).add(byte.xor(line.and(mask).times(CHUNK)))
+        row.over(128 / self.span()).and(mask).times(CHUNK)
     }
 }
 

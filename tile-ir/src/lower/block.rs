@@ -223,7 +223,7 @@ impl<'k> Inference<'k> {
             Err(text) => {
                 let name = &kernel.buffers[acc].name;
                 let message = format!("gemm: the accumulator `{name}` cannot be divided among the threads");
-                let help = "choose tile extents that are multiples of 16 x 8 for every warp, or other `threads`";
+                let help = "choose tile extents that are multiples of 16 x 8, or of f16 and bf16 8 x 16, for every warp, or other `threads`";
                 let diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message).at(text).help(help);
                 self.all.push(diagnostic);
                 return;

@@ -72,8 +72,8 @@ impl Lowering<'_> {
             l.init_inboxes();
             l.op(OpKind::FenceBarrierInit);
         });
+        // What waits for the cluster also sees the barriers.
         self.op(OpKind::ClusterArrive);
-        self.op(OpKind::Barrier);
         self.is_met = false;
     }
 

@@ -48,7 +48,7 @@ pub fn scale_and_rotate<T: Float>(
 /// Of the newest token of each of B sequences: norms and rotates its queries and keys, appends its keys and values to the pages, and
 /// `o = softmax(scale q k^T) v` over all keys of the sequence. `scale` is log2(e) / sqrt(D).
 ///
-/// A block has the queries of one group of heads, at most 16 rows, and one of `SPLITS` parts of the keys that are in the pages. Each of its
+/// A block has the queries of one group of heads, at most `ROWS` rows, and one of `SPLITS` parts of the keys that are in the pages. Each of its
 /// `WARPS` warps multiplies all rows with `BN` keys of its own of each step. The block whose part ends with the last of these keys has the
 /// token's own key too, which it does not read from the page. The warps' results are added at the end, and those of the parts by the last of the
 /// blocks to be done. Pages, tables and weights may be read before the previous kernel is done, which makes `qkv`: so the first

@@ -8,16 +8,15 @@ use tile_runtime::prelude::*;
 /// `o = softmax(scale q k^T) v` for the newest tokens of every sequence, over keys and values in pages. `scale` is
 /// log2(e) / sqrt(D).
 ///
-/// A block has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the sequence: every `SPLITS`-th step of `WARPS * BN` keys. Each
-/// of its `WARPS` warps multiplies all rows with `BN` keys of its own of each step, and keeps maximum, sum and result for these; the warps'
-/// results are added at the end, and then those of the parts. Where there is one query of at most eight heads, `ROWS` is 8: the other rows repeat the first ones, and nothing is kept of
-/// them. The `CLUSTER` blocks of a cluster are all the parts: each of them
-/// gets what the others have of some of the first `ROWS` rows, there being no others; of a `CLUSTER` of 1, the last of the parts' blocks to be
+/// A block has `ROWS` rows, a row being a query of one head of a group, and one of `SPLITS` parts of the sequence: every `SPLITS`-th step of `WARPS * BN` keys.
+/// Each of its `WARPS` warps multiplies all rows with `BN` keys of its own of each step, and keeps maximum, sum and result for these; the warps'
+/// results are added at the end, and then those of the parts. `ROWS` is 8 where there is one query of at most eight heads, which `mma.sync` multiplies with its operands exchanged.
+/// The `CLUSTER` blocks of a cluster are all the parts: each of them gets what the others have of some of the rows; of a `CLUSTER` of 1, the last of the parts' blocks to be
 /// done adds them all. Both ways add in the same order. Tables may be read before the previous kernel is done, which makes queries, keys and values.
 #[tile_kernel(
     instances(
         (D, BN, WARPS, STAGES) in [
-            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (128, 16, 8, 2), (128, 16, 8, 3), (64, 16, 1, 4),
+            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (128, 16, 8, 2), (64, 16, 1, 4),
             (128, 16, 1, 3)
         ],
         (SPLITS, CLUSTER, ROWS) in [

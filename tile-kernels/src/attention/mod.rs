@@ -72,7 +72,7 @@ const WARPS: usize = 4;
 /// twice the keys in the same time.
 const CLUSTER_WARPS: usize = 8;
 /// Stages of the ring of a block of eight warps.
-const EIGHT_RING: usize = 3;
+const EIGHT_RING: usize = 2;
 /// Steps of four warps up to which a block in a cluster has four: 1,024 keys of one sequence take 5.1 us with four warps and 5.4 with eight, 4,096 take 8.8 and 8.5
 /// (`decode_attention --variants`, H200).
 const FEW_CLUSTER_STEPS: usize = 2;

@@ -32,6 +32,8 @@ use crate::lower::uses;
 
 /// Rows and columns of an accumulator that a warp holds at once.
 const ATOMS: (u32, u32) = (16, ATOM);
+/// Rows and columns of one whose operands are exchanged, and the columns of the operands that it takes at once.
+const EXCHANGED: ((u32, u32), u32) = ((8, 16), 16);
 /// Most columns of an accumulator that one warpgroup has.
 const MOST_COLUMNS: u32 = 256;
 
@@ -205,15 +207,22 @@ fn rows_of_a_warp(kernel: &Kernel, tile: BufferId) -> Result<(), String> {
     let Some(&[rows, columns]) = extents.as_deref() else { return Err(format!("`{name}` is not a matrix")) };
     let products = kernel.stmts.values().filter_map(|stmt| {
         let StmtKind::Tile(TileOp::Gemm { a, acc, policy, grouped, .. }) = &stmt.kind else { return None };
-        let whole_rows = *grouped || kernel.buffers[a.buffer].scope == Scope::Fragment;
-        (*acc == tile).then_some((*policy, whole_rows))
+        let left = &kernel.buffers[a.buffer];
+        let whole_rows = *grouped || left.scope == Scope::Fragment;
+        // Grouped products are those of warps on every target.
+        let depth = if a.transposed { left.extents.first() } else { left.extents.last() };
+        let is_deep = depth.and_then(number).is_some_and(|depth| depth.is_multiple_of(EXCHANGED.1));
+        let exchanges = *grouped && is_deep && matches!(left.dtype, DtypeRef::Is(dtype) if dtype.is_half());
+        (*acc == tile).then_some((*policy, whole_rows, exchanges))
     });
     let mut whole = columns <= MOST_COLUMNS && threads.is_multiple_of(WARP);
     let mut any = false;
-    for (policy, whole_rows) in products {
+    for (policy, whole_rows, exchanges) in products {
         // A left operand in registers is one of whole rows.
         let policy = if whole_rows && policy == WarpPolicy::Square { WarpPolicy::FullRow } else { policy };
-        whole &= policy.grid(rows, columns, threads / WARP, ATOMS).is_ok_and(|grid| grid.cols == 1);
+        let atoms = [Some(ATOMS), exchanges.then_some(EXCHANGED.0)];
+        let grid = atoms.into_iter().flatten().find_map(|atom| policy.grid(rows, columns, threads / WARP, atom).ok());
+        whole &= grid.is_some_and(|grid| grid.cols == 1);
         any = true;
     }
     match (any, whole) {

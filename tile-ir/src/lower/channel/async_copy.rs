@@ -6,7 +6,7 @@ use super::super::vector::Vector;
 use super::super::*;
 use super::own_rows::Pieces;
 use crate::analysis::SharedLoad;
-use crate::layout::SharedLayout;
+use crate::layout::{Formula, SharedLayout};
 
 /// Copies of a tile that a thread issues one by one; more stay a loop.
 const MOST_WRITTEN_OUT: u32 = 4;
@@ -109,10 +109,7 @@ impl Lowering<'_> {
         if let (true, [rows, columns]) = (own_rows, &parts[..])
             && let Some(pieces) = Pieces::of(*rows, *columns, threads / WARP)
         {
-            let thread = self.linear_thread();
-            let first = self.eval(thread / WARP * pieces.rows + thread % WARP / pieces.columns);
-            let column = self.eval(thread % pieces.columns);
-            return self.copy_below([first, column], pieces.count(), pieces.apart(), copy);
+            return self.copy_own_rows(src, dst, src_open, pieces, width);
         }
         if !is_operand || !total.is_multiple_of(threads) {
             return self.spread("part", &counts, copy);
@@ -134,6 +131,38 @@ impl Lowering<'_> {
             let part = l.once("part", thread + index * threads);
             let indices = l.split(part, &counts);
             copy(l, indices);
+        });
+    }
+
+    /// A thread's pieces of the rows that its warp alone reads: addresses of the first piece are computed once, those of the others differ by a few rows.
+    fn copy_own_rows(&mut self, src: &TileRef, dst: &TileRef, open: &[OpenAxis], pieces: Pieces, width: u32) {
+        let (Place::Buffer(buffer), Place::Tensor(tensor)) = (dst.place, src.place) else {
+            return self.bug("a warp copies its rows from a tensor to an array");
+        };
+        let (Some(layout), Some(axis)) =
+            (self.layouts.shared.get(&buffer).copied(), self.rank(src.place).checked_sub(2))
+        else {
+            return self.bug("rows of what has none");
+        };
+        let thread = self.linear_thread();
+        let row = self.once("first_row", thread / WARP * pieces.rows + thread % WARP / pieces.columns);
+        let column = self.once("column", thread % pieces.columns * width);
+        let [from, to] = [(src, open), (dst, &[])].map(|(tile, open)| {
+            let name = format!("{}_first", self.kernel.place_name(tile.place));
+            let first = self.tile_memory(tile, &[row, column], open);
+            Memory { offset: self.once(&name, first.offset), ..first }
+        });
+        let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
+        let stride = self.widen(stride);
+        self.unrolled("i", pieces.count(), |l, index| {
+            let rows = l.eval(index * pieces.apart());
+            let below = l.eval(row + rows);
+            let apart = l.widen(rows);
+            let place = layout.below(Formula::Symbol(0), Formula::Symbol(1));
+            let source = Memory { offset: l.eval(from.offset + apart * stride), ..l.tile_memory(src, &[below, column], open) };
+            let to = Memory { offset: l.formula(&place, &[to.offset, rows]), ..to };
+            let from = l.existing(source);
+            l.op(OpKind::AsyncCopy { to, from, width });
         });
     }
 

@@ -11,6 +11,7 @@ use super::async_copy::MOST_BELOW;
 use super::pipelined::is_touched_outside;
 use crate::analysis::SharedLoad;
 use crate::ir::pipeline::Split;
+use crate::layout::swizzle::ATOM_ROWS;
 
 /// What a thread copies of the rows of its warp: pieces below one another, each an asynchronous copy.
 #[derive(Clone, Copy)]
@@ -26,7 +27,9 @@ impl Pieces {
     pub(super) fn of(rows: u32, columns: u32, warps: u32) -> Option<Pieces> {
         let even = warps > 0 && rows.is_multiple_of(warps) && columns > 0 && WARP.is_multiple_of(columns);
         let pieces = Pieces { rows: rows.checked_div(warps)?, columns };
-        (even && pieces.rows.is_multiple_of(pieces.apart()) && (1..=MOST_BELOW).contains(&pieces.count()))
+        // A thread's first row has none of the bits of the distances to the others, which swizzles are turned by.
+        let apart = pieces.rows.is_power_of_two() || pieces.rows.is_multiple_of(ATOM_ROWS);
+        (even && apart && pieces.rows.is_multiple_of(pieces.apart()) && (1..=MOST_BELOW).contains(&pieces.count()))
             .then_some(pieces)
     }
 

@@ -126,7 +126,9 @@ impl Machine<'_> {
             self.barrier_misuse(run.who, span, lane, number, "is used before it is initialised");
             return false;
         }
-        if !own && run.warp.seen[entry] < clock {
+        // `fence.mbarrier_init` before the cluster's barrier shows it to whoever has waited there, the block's own threads too.
+        let shown = run.warp.met && barrier.fenced;
+        if !own && !shown && run.warp.seen[entry] < clock {
             self.barrier_misuse(run.who, span, lane, number, "is used with no barrier after its initialisation");
         } else if engine && !barrier.fenced {
             let text = "is given to TMA, and no fence made its initialisation visible";
