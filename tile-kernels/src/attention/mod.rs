@@ -75,7 +75,7 @@ const CLUSTER_WARPS: usize = 8;
 const EIGHT_RING: usize = 2;
 /// Steps of four warps up to which a block in a cluster has four: 1,024 keys of one sequence take 5.1 us with four warps and 5.4 with eight, 4,096 take 8.8 and 8.5
 /// (`decode_attention --variants`, H200).
-const FEW_CLUSTER_STEPS: usize = 2;
+const FEW_CLUSTER_STEPS: usize = 1;
 /// Blocks of eight warps from which on one on each of as many multiprocessors keeps the memory busy: 16,384 keys of one sequence take 20.3 us in 64 such blocks, and 22.1 in
 /// 128 blocks of four warps (`decode_attention --variants`, H200).
 const FULL_OF_EIGHT: usize = 60;
