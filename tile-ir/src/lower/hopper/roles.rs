@@ -2,6 +2,7 @@
 
 use super::super::channel::{Load, Sharing, Slots, sharers};
 use super::super::*;
+use super::copied::Copied;
 use super::operand::Left;
 use super::plan::{Alternate, BLOCK_ROWS, Plan, Ring, Split, WARP, WARPGROUP};
 use super::resident::Once;
@@ -48,6 +49,8 @@ pub(crate) struct Roles {
     pub(super) staging: Option<Staging>,
     /// The slots of what is loaded once.
     pub(super) once: Vec<Slots>,
+    /// Rows that a warp of the producer copies.
+    pub(super) copied: Vec<Copied>,
 }
 
 impl<'a> Lowering<'a> {
@@ -92,6 +95,7 @@ impl<'a> Lowering<'a> {
                 shared: channel.shared.clone(),
             })
             .collect();
+        let copied = self.declare_copied(&plan);
         self.declare_inboxes();
         let warp = self.once(if plan.split == Split::Warpgroups { "warp" } else { "warp_index" }, Special::Warp);
         let roles = Roles {
@@ -104,6 +108,7 @@ impl<'a> Lowering<'a> {
             ahead: None,
             staging: None,
             once,
+            copied,
         };
         let first = self.is_issuer(plan.split, warp);
         self.when(first, |l| l.set_up_ring(&roles));
@@ -203,11 +208,12 @@ impl<'a> Lowering<'a> {
         for channel in &roles.channels {
             // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
             let readers = roles.plan.readers() * channel.feeders();
-            self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, readers));
+            self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, (1, readers)));
         }
         let counted = self.counted.as_ref().map(|counted| counted.slots);
         let single = roles.once.iter().rev().copied().chain(counted);
-        single.for_each(|slot| self.init_slot(&slot, 0, roles.plan.readers()));
+        single.for_each(|slot| self.init_slot(&slot, 0, (1, roles.plan.readers())));
+        self.init_copied(roles);
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }
@@ -243,6 +249,7 @@ impl<'a> Lowering<'a> {
             self.find_warpgroup(&mut roles, warp, reg);
         }
         self.enter_channels(&roles, 0);
+        self.enter_copied(&roles, 0);
         if plan.split == Split::Warpgroups {
             self.first_turn(&roles);
             self.descriptors(&mut roles);

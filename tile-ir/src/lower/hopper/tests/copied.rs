@@ -1,4 +1,4 @@
-//! Rows that the producer asks for ahead of the work on a product.
+//! Rows that a warp of the producer copies ahead of the work on a product.
 
 use crate::ir::Target;
 use crate::lower::lower_bound;
@@ -40,41 +40,53 @@ fn scaled(indices: &str, scale: &str) -> Program {
     lower_bound(&crate::testing::bound(&kernel), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"))
 }
 
-/// How many lines each prefetch of a program is of.
-fn lines(program: &Program) -> Vec<i64> {
+/// How many copies each lane makes of a step's rows, for each row load that is copied.
+fn copies(program: &Program) -> Vec<i64> {
     let mut all = Vec::new();
     each(&program.body, &mut |op| {
         if let OpKind::For { end, unroll: Unroll::Full, body, .. } = &op.kind
-            && matches!(&body[..], [op] if matches!(op.kind, OpKind::Prefetch { .. }))
+            && body.iter().any(|op| matches!(op.kind, OpKind::AsyncCopy { .. }))
         {
             all.extend(program.values[*end].kind.as_int());
         }
     });
-    assert_eq!(all.len(), count(&program.body, &|op| matches!(op, OpKind::Prefetch { .. })), "{program}");
+    let arrivals = count(&program.body, &|op| matches!(op, OpKind::AsyncArrive { .. }));
+    assert_eq!(arrivals, usize::from(!all.is_empty()), "{program}");
     all
 }
 
 #[test]
-fn rows_of_a_step_are_asked_for_by_the_producer() {
-    assert_eq!(lines(&scaled("", "scales.masked([k, i * 128 + row])")), [4], "128 rows of 4 bytes");
-    assert_eq!(lines(&scaled("", "narrow.masked([k, row + i * 128]).cast::<f32>()")), [2], "128 rows of 2 bytes");
-    // An index that loads have no use for is the producer's all the same.
-    let program = scaled("let group: usize = k / 2;", "scales.masked([group, i * 128 + row])");
-    assert_eq!(lines(&program), [4]);
+fn rows_of_a_step_are_copied_by_the_producer() {
+    let program = scaled("", "scales.masked([k, i * 128 + row])");
+    assert_eq!(copies(&program), [4], "128 rows by 32 lanes");
+    let mut inits = Vec::new();
+    each(&program.body, &mut |op| {
+        if let OpKind::BarrierInit { barrier, arrivals } = &op.kind {
+            inits.push((&program.barriers[barrier.array].name[..], *arrivals));
+        }
+    });
+    // Lanes fill a slot, warps of two warpgroups give it back.
+    assert_eq!(inits, [("full", 1), ("empty", 2), ("full_1", 32), ("empty_1", 8)]);
+    let rows = program.shared.values().find(|array| array.name == "scales_rows").expect("slots");
+    assert_eq!((rows.slots, rows.len), (4, 512));
+    // An index that loads of tiles have no use for is found all the same, and so are rows that are apart in memory.
+    assert_eq!(copies(&scaled("let group: usize = k / 2;", "scales.masked([group, i * 128 + row])")), [4]);
+    assert_eq!(copies(&scaled("", "across.masked([i * 128 + row, k])")), [4]);
+    let two = "scales.masked([k, i * 128 + row]) * across.masked([i * 128 + row, k])";
+    assert_eq!(copies(&scaled("", two)), [4, 4], "of two tensors, in one slot");
 }
 
-/// A line for each row, rows that every step reads, or an address that the producer does not find: nothing is asked for.
+/// Elements of less than 4 bytes, rows that every step reads, or an address that the producer does not find: consumers load them themselves.
 #[test]
 fn other_rows_are_left_to_the_consumers() {
     let scales = [
-        "across.masked([i * 128 + row, k])",
-        "scales.masked([k, i * 128 + row * 2])",
+        "narrow.masked([k, row + i * 128]).cast::<f32>()",
         "scales.masked([0, i * 128 + row])",
         "scales.masked([k, j * 128 + col])",
     ];
     for scale in scales {
-        assert_eq!(lines(&scaled("", scale)), [0; 0], "{scale}");
+        assert_eq!(copies(&scaled("", scale)), [0; 0], "{scale}");
     }
     let written = "let group: usize = groups.masked([k]).cast::<usize>();";
-    assert_eq!(lines(&scaled(written, "scales.masked([group, i * 128 + row])")), [0; 0], "{written}");
+    assert_eq!(copies(&scaled(written, "scales.masked([group, i * 128 + row])")), [0; 0], "{written}");
 }
