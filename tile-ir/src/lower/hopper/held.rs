@@ -130,13 +130,12 @@ impl<'a> Lowering<'a> {
 
     /// Loads what is held, at the iteration that variables and slots stand for now.
     pub(super) fn load_held(&mut self, held: &[Held]) {
-        let copied = self.await_copied(held);
         for Held { access, local, layout, vars } in held {
             self.unrolled("i", layout.slots(0), |l, slot| {
                 let register = l.representative(layout, 0, slot);
                 let position = l.element_position(layout, register);
                 vars.iter().zip(position).for_each(|(var, at)| l.vars[*var] = Some(Binding::Value(at)));
-                let memory = match l.copied_row(copied.as_ref(), *access, position[0]) {
+                let memory = match l.copied_row(*access, position[0]) {
                     Some(memory) => memory,
                     None => l.memory(*access),
                 };
@@ -144,7 +143,6 @@ impl<'a> Lowering<'a> {
                 l.put(*local, slot, value);
             });
         }
-        self.leave_copied(copied);
     }
 
     /// The registers in which the work on a product finds an access, if it does.

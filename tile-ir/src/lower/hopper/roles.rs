@@ -21,12 +21,26 @@ pub(crate) struct ChannelState {
     pub(super) slots: Slots,
     /// In which ways producers of several blocks fill this block's slots.
     pub(super) shared: Vec<Sharing>,
+    /// Whether a second warp of the producer copies rows into them.
+    pub(super) copied: bool,
 }
 
 impl ChannelState {
     /// Blocks whose producers fill this block's slots, itself among them.
     pub(super) fn feeders(&self) -> u32 {
         sharers(&self.shared)
+    }
+
+    /// Whether each warp that has read a slot gives it back, instead of one thread for its warpgroup.
+    pub(super) fn is_left_by_warps(&self, split: Split) -> bool {
+        self.copied || matches!(split, Split::Threads(_))
+    }
+
+    /// Arrivals that fill a slot, and those by which consumers of all blocks give it back.
+    fn arrivals(&self, plan: &Plan) -> (u32, u32) {
+        // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
+        let readers = plan.readers() * self.feeders();
+        if self.copied { (1 + WARP, readers * (WARPGROUP / WARP)) } else { (1, readers) }
     }
 }
 
@@ -89,13 +103,14 @@ impl<'a> Lowering<'a> {
         }
         let once = self.slots_of_once(&plan);
         self.counted = self.declare_counted(cluster);
-        let channels = (plan.channels.iter())
-            .map(|channel| ChannelState {
+        let copied = self.declare_copied(&plan);
+        let channels = (plan.channels.iter().enumerate())
+            .map(|(number, channel)| ChannelState {
                 slots: self.slots_in_turn(channel.slots, channel.once),
                 shared: channel.shared.clone(),
+                copied: copied.iter().any(|rows| rows.channel == number),
             })
             .collect();
-        let copied = self.declare_copied(&plan);
         self.declare_inboxes();
         let warp = self.once(if plan.split == Split::Warpgroups { "warp" } else { "warp_index" }, Special::Warp);
         let roles = Roles {
@@ -206,14 +221,12 @@ impl<'a> Lowering<'a> {
             }
         }
         for channel in &roles.channels {
-            // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
-            let readers = roles.plan.readers() * channel.feeders();
-            self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, (1, readers)));
+            let arrivals = channel.arrivals(&roles.plan);
+            self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, arrivals));
         }
         let counted = self.counted.as_ref().map(|counted| counted.slots);
         let single = roles.once.iter().rev().copied().chain(counted);
         single.for_each(|slot| self.init_slot(&slot, 0, (1, roles.plan.readers())));
-        self.init_copied(roles);
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }
@@ -249,7 +262,6 @@ impl<'a> Lowering<'a> {
             self.find_warpgroup(&mut roles, warp, reg);
         }
         self.enter_channels(&roles, 0);
-        self.enter_copied(&roles, 0);
         if plan.split == Split::Warpgroups {
             self.first_turn(&roles);
             self.descriptors(&mut roles);
