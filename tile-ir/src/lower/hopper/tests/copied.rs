@@ -5,10 +5,25 @@ use crate::lower::lower_bound;
 use crate::lowered::visit::{count, each};
 use crate::lowered::{OpKind, Program, Unroll};
 use crate::testing::parsed;
+use crate::verify::program::{Effort, program as verify};
 
 /// A product of 128 x 128 x 64 a step whose elements are multiplied by `scale`; `indices` stand at the loop's beginning.
 fn scaled(indices: &str, scale: &str) -> Program {
-    let kernel = parsed(&format!(
+    lowered(&text(indices, scale))
+}
+
+/// What a kernel is lowered to, which breaks no rule.
+fn lowered(text: &str) -> Program {
+    let program =
+        lower_bound(&crate::testing::bound(&parsed(text)), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
+    if let Err(bug) = verify(&program, Effort::Test) {
+        panic!("{bug:?}\n{program}");
+    }
+    program
+}
+
+fn text(indices: &str, scale: &str) -> String {
+    format!(
         "kernel scaled(
             a: &Tensor<bf16, (M, K)>,
             b: &Tensor<bf16, (N, K)>,
@@ -36,8 +51,7 @@ fn scaled(indices: &str, scale: &str) -> Program {
             }}
             copy(&acc, c.at_mut([i * 128, j * 128]));
         }}"
-    ));
-    lower_bound(&crate::testing::bound(&kernel), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"))
+    )
 }
 
 /// How many copies each lane makes of a step's rows, for each row load that is copied.
@@ -89,4 +103,31 @@ fn other_rows_are_left_to_the_consumers() {
     }
     let written = "let group: usize = groups.masked([k]).cast::<usize>();";
     assert_eq!(copies(&scaled(written, "scales.masked([group, i * 128 + row])")), [0; 0], "{written}");
+}
+
+/// Wherever such a loop stands: in a loop over tiles, without stages, with the next product behind the work, in a kernel that waits for another.
+#[test]
+fn rows_are_copied_wherever_the_loop_stands() {
+    let text = text("", "scales.masked([k, i * 128 + row])");
+    let stages = "pipelined(0..ceil_div(K, 64), 4)";
+    let with = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    };
+    let cooperative = with(stages, &format!("{stages}.schedule(Cooperative)"));
+    assert_eq!(copies(&lowered(&cooperative)), [4]);
+    assert_eq!(copies(&lowered(&with(stages, "0..ceil_div(K, 64)"))), [4], "four slots that nobody asked for");
+    assert_eq!(copies(&lowered(&format!("#[pdl(independent = [b])]\n{text}"))), [4]);
+    let grid = "let [j, i] = blocks([ceil_div(N, 128), ceil_div(M, 128)]);";
+    let fill = "fill(&mut acc, 0.0f32);";
+    let tiles = with(grid, "")
+        .replace(fill, &format!("for [j, i] in persistent([ceil_div(N, 128), ceil_div(M, 128)]) {{ {fill}"));
+    assert_eq!(copies(&lowered(&format!("{tiles} }}"))), [4]);
+}
+
+/// Where shared memory has no room for the rows beside the tiles' slots, consumers load them themselves.
+#[test]
+fn rows_without_room_are_left_to_the_consumers() {
+    let text = text("", "scales.masked([k, i * 128 + row])").replace("64), 4)", "64), 6)");
+    assert_eq!(copies(&lowered(&text)), [0; 0]);
 }
