@@ -100,9 +100,9 @@ fn work_on_a_product_overlaps_with_the_next_one() {
         let held: Vec<&str> = program.locals.values().map(|l| &l.name[..]).filter(|n| n.contains("_held")).collect();
         assert_eq!(held.len(), 2, "{}: {held:?}", kernel.name);
         assert!(program.locals.values().filter(|l| l.name.contains("_held")).all(|l| l.len == 2), "a scale a row");
-        // TMA brings what is in slots; what threads read of memory, the producer has asked for.
-        let asked = count(&program, |op| matches!(op, OpKind::Prefetch { .. }));
-        assert_eq!(asked, usize::from(kernel.name == "global_scales"), "{}", kernel.name);
+        // TMA brings what is in shared arrays of the author's; what threads read of memory, a warp of the producer copies.
+        let copied = count(&program, |op| matches!(op, OpKind::AsyncArrive { .. }));
+        assert_eq!(copied, usize::from(kernel.name == "global_scales"), "{}", kernel.name);
         let said = program.remarks.iter().any(|r| r.text.starts_with("software pipelined: this product of the next"));
         assert!(said, "{}: {:?}", kernel.name, program.remarks);
     }

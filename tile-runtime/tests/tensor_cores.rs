@@ -211,7 +211,7 @@ fn every_copy_and_barrier_of_sm_90_compiles_there() {
         b.op(OpKind::PrefetchMap { map: *map });
     }
     let memory = b.at(flat, zero);
-    b.op(OpKind::Prefetch { memory });
+    b.op(OpKind::AsyncArrive { barrier });
     b.op(OpKind::BulkLoad { memory, shared: tile, offset: zero, bytes, barrier, evict: None });
     b.op(OpKind::BarrierWait { barrier, parity: zero });
     let words = b.local("words", Dtype::U32, 4);

@@ -148,7 +148,7 @@ impl Walker<'_> {
                     self.matrices(memory, mode.into(), count, weights);
                 }
                 // Counted above, or nothing that costs.
-                Part::Memory(_, _, AccessWidth::Bytes | AccessWidth::Line) => {}
+                Part::Memory(_, _, AccessWidth::Bytes) => {}
                 Part::Shared(..) | Part::Map(..) | Part::Body(..) => {}
                 Part::Value(_) | Part::Local(..) | Part::Pins(_) | Part::Barrier(_) | Part::Message(_) => {}
                 Part::DeclaresLocal(_) | Part::DeclaresShared(_) => {}

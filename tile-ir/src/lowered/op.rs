@@ -89,6 +89,12 @@ pub enum OpKind {
         /// Groups that need not be complete.
         pending: u32,
     },
+    /// One arrival at an mbarrier, once all asynchronous copies that the thread has issued are complete (sm_90): who waits for
+    /// the phase sees their data. The thread goes on.
+    AsyncArrive {
+        /// Which. The arrival is one of those that it was initialised for.
+        barrier: BarrierRef,
+    },
     /// A conditional.
     If {
         /// The condition.
@@ -316,11 +322,6 @@ pub enum OpKind {
     },
     /// Makes this thread's accesses to shared memory visible to TMA and the tensor cores.
     FenceProxyAsync,
-    /// Asks for the line of L2 that an element is in; nothing where the guard fails. As an access it is a read of that element.
-    Prefetch {
-        /// Global memory.
-        memory: Memory,
-    },
     /// Asks for a tensor map to be cached. One thread.
     PrefetchMap {
         /// Which.

@@ -16,8 +16,6 @@ pub enum AccessWidth {
     Matrices(u32),
     /// Bytes that lie together, as many as a value of the operation says.
     Bytes,
-    /// None of it: the line of the cache that the element is in is asked for.
-    Line,
 }
 
 /// What an operation is in the protocol between threads, asynchronous copies and products.
@@ -112,6 +110,7 @@ macro_rules! table {
                     }
                     OpKind::AsyncCommit => row("async commit", Commits, vec![]),
                     OpKind::AsyncWait { pending: _ } => row("async wait", Waits, vec![]),
+                    OpKind::AsyncArrive { barrier } => row("async arrive", Arrives, vec![Barrier(barrier)]),
                     OpKind::If { cond, then, otherwise } => {
                         row("if", None, vec![Value(cond), Body(then, None), Body(otherwise, None)])
                     }
@@ -176,7 +175,6 @@ macro_rules! table {
                     OpKind::BulkCommit => row("bulk commit", Commits, vec![]),
                     OpKind::BulkWait { pending: _, read: _ } => row("bulk wait", Waits, vec![]),
                     OpKind::FenceProxyAsync => row("fence proxy async", Fences, vec![]),
-                    OpKind::Prefetch { memory } => row("prefetch a line", None, vec![Memory(memory, Read, Line)]),
                     OpKind::PrefetchMap { map } => row("prefetch", None, vec![Map(map, None)]),
                     OpKind::NamedBarrier { id: _, threads: _, arrive } => {
                         row("named barrier", if *arrive { Arrives } else { Meets }, vec![])

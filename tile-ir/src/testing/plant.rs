@@ -160,6 +160,9 @@ fn moves(
     if matches!(kind, OpKind::BarrierArrive { .. }) && before.is_some_and(touches) {
         plant(Family::Early, Change::Earlier, "a stage is released before what uses it is done");
     }
+    if matches!(kind, OpKind::AsyncArrive { .. }) && before.is_some_and(touches) {
+        plant(Family::Early, Change::Earlier, "copies are issued after their arrival");
+    }
     if matches!(kind, OpKind::BarrierWait { .. }) && after.is_some_and(touches) {
         plant(Family::Early, Change::Later, "a stage is used before the wait for it");
     }
@@ -185,7 +188,7 @@ fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &
     // as the ring is, and one stage shorter: stages are filled in their order. Of two stages the one before is the one further.
     let stages = barrier.and_then(|barrier| program.barriers.get(barrier.array)).map_or(1, |array| array.len);
     let array = barrier.map(|barrier| barrier.array);
-    let is_release = |op: &OpKind| matches!(op, OpKind::BarrierArrive { barrier, .. } if Some(barrier.array) == array);
+    let is_release = |op: &OpKind| matches!(op, OpKind::BarrierArrive { barrier, .. } | OpKind::AsyncArrive { barrier } if Some(barrier.array) == array);
     if stages > 1 {
         if matches!(kind, OpKind::BarrierWait { .. }) {
             if stages > 2 || !any(&program.body, &is_release) {
@@ -193,7 +196,10 @@ fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &
             }
         } else if !matches!(
             kind,
-            OpKind::BarrierInit { .. } | OpKind::BarrierArrive { .. } | OpKind::ClusterStore { .. }
+            OpKind::BarrierInit { .. }
+                | OpKind::BarrierArrive { .. }
+                | OpKind::AsyncArrive { .. }
+                | OpKind::ClusterStore { .. }
         ) {
             plant(Family::Slot, Add(Number::Barrier, 1), &format!("`{name}` is counted by the next stage"));
         }

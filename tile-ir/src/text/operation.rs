@@ -51,6 +51,7 @@ impl ProgramPrinter<'_> {
                 format!("async copy {} to {}", self.memory(from, Some(*width)), self.memory(to, Some(*width)))
             }
             OpKind::AsyncWait { pending } => format!("async wait, {pending} pending"),
+            OpKind::AsyncArrive { barrier } => format!("async arrive at {}", self.barrier(*barrier)),
             OpKind::If { cond, then, otherwise } => {
                 let head = format!("if {} {{", self.value(*cond));
                 self.lines.line(head);
@@ -160,7 +161,6 @@ impl ProgramPrinter<'_> {
             OpKind::BulkWait { pending, read } => {
                 format!("bulk wait{} {pending}", if *read { " read" } else { "" })
             }
-            OpKind::Prefetch { memory } => format!("prefetch line of {}", self.memory(memory, None)),
             OpKind::PrefetchMap { map } => format!("prefetch {}", self.map(*map)),
             OpKind::NamedBarrier { id, threads, arrive } => {
                 format!("barrier {id} of {threads} threads{}", if *arrive { ", arrive only" } else { "" })

@@ -30,6 +30,7 @@ fn changes(op: &OpKind) -> Option<(&'static str, &'static [Change])> {
     Some(match op {
         OpKind::AsyncCommit => ("cp.async commit", &[Drop]),
         OpKind::AsyncWait { .. } => ("cp.async wait", &[Drop, Later]),
+        OpKind::AsyncArrive { .. } => ("cp.async arrive", &[Drop]),
         OpKind::Barrier => ("block barrier", &[Drop]),
         OpKind::WarpBarrier => ("warp barrier", &[Drop]),
         OpKind::Wait => ("wait for the previous kernel", &[Drop]),

@@ -86,6 +86,7 @@ impl Emitter<'_> {
             }
             OpKind::AsyncCommit => self.call("async_commit", &[]),
             OpKind::AsyncWait { pending } => self.call(&format!("async_wait<{pending}>"), &[]),
+            OpKind::AsyncArrive { barrier } => self.call("async_arrive", &[self.barrier(*barrier)]),
             OpKind::If { cond, then, otherwise } => {
                 line!(self, "if ({}) {{", self.value(*cond));
                 self.nested(then);
@@ -212,9 +213,6 @@ impl Emitter<'_> {
             OpKind::BulkWait { pending, read: false } => self.call(&format!("bulk_wait<{pending}>"), &[]),
             OpKind::BulkWait { pending, read: true } => self.call(&format!("bulk_wait_read<{pending}>"), &[]),
             OpKind::FenceProxyAsync => self.call("fence_proxy_async", &[]),
-            OpKind::Prefetch { memory } => {
-                self.guarded(memory, &format!("prefetch_line({});", address(program, memory)))
-            }
             OpKind::PrefetchMap { map } => self.call("tensor_prefetch", &[self.map(*map)]),
             OpKind::NamedBarrier { id, threads, arrive } => {
                 let how = if *arrive { "arrive" } else { "sync" };

@@ -168,6 +168,8 @@ TILE_INLINE unsigned atomic_add_ordered(unsigned* at, unsigned x) { unsigned old
 TILE_INLINE void async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 //@ async_wait
 template <int pending> TILE_INLINE void async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory"); }
+//@ async_arrive
+TILE_INLINE void async_arrive(unsigned barrier) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory"); }
 //@ f16 shuffle_xor
 TILE_INLINE f16 shuffle_xor(unsigned mask, f16 x, int lane) { return {(unsigned short)__shfl_xor_sync(mask, (unsigned)x.bits, lane)}; }
 //@ bf16 shuffle_xor
@@ -280,8 +282,6 @@ template <int pending> TILE_INLINE void bulk_wait() { asm volatile("cp.async.bul
 template <int pending> TILE_INLINE void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory"); }
 //@ fence_proxy_async
 TILE_INLINE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-//@ prefetch_line
-TILE_INLINE void prefetch_line(const void* address) { asm volatile("prefetch.global.L2 [%0];" :: "l"(address)); }
 //@ tensor_prefetch
 TILE_INLINE void tensor_prefetch(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory"); }
 //@ named_barrier_sync

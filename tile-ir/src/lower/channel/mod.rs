@@ -7,10 +7,11 @@
 //! |---|---|---|---|---|
 //! | TMA | one thread of a producer | an mbarrier has counted the bytes | consumers arrive on a second mbarrier | [`tma`], [`slots`] |
 //! | bulk copies of rows | one thread of a producer | as for TMA | as for TMA | [`rows`], [`slots`] |
+//! | `cp.async` of rows, beside TMA | a warp of a producer | its lanes arrive on that mbarrier | each warp of the consumers arrives on the second one | `hopper/copied` |
 //! | `cp.async` | every thread its part | the thread's group is complete, then a barrier of the block | the barrier of the next iteration | [`async_copy`], [`pipelined`] |
 //! | registers | every thread its part | stored at the end of the iteration before, then a barrier | the same barrier | [`registers`], [`pipelined`] |
 //!
-//! The first two need a producer beside the threads that compute: `hopper` splits a kernel so, and [`load`] has the producer's side of a slot.
+//! The first three need a producer beside the threads that compute: `hopper` splits a kernel so, and [`load`] has the producer's side of a slot.
 //! The other two are issued by the threads that compute, between two iterations of the loop.
 //!
 //! [`sharing`]: what blocks of a cluster fetch for each other by TMA.

@@ -67,10 +67,15 @@ impl<'a> Lowering<'a> {
         Slots { full, empty, at, count: 1 }
     }
 
-    /// One thread makes the barriers of a slot, which so many arrivals give back.
-    pub(in crate::lower) fn init_slot(&mut self, slots: &Slots, index: impl Into<Term>, readers: u32) {
+    /// One thread makes the barriers of a slot, which so many arrivals of writers fill, and so many of readers give back.
+    pub(in crate::lower) fn init_slot(
+        &mut self,
+        slots: &Slots,
+        index: impl Into<Term>,
+        (writers, readers): (u32, u32),
+    ) {
         let index = self.eval(index);
-        self.op(OpKind::BarrierInit { barrier: slots.full(index), arrivals: 1 });
+        self.op(OpKind::BarrierInit { barrier: slots.full(index), arrivals: writers });
         if let Some(array) = slots.empty {
             self.op(OpKind::BarrierInit { barrier: BarrierRef { array, index }, arrivals: readers });
         }

@@ -152,11 +152,16 @@ impl<'a> Lowering<'a> {
         let Consumed { roles, ring, ref channels, .. } = *at;
         let multiplied = at.body.iter().any(|s| roles.plan.products.contains_key(s));
         let read = !multiplied || ring.loads().any(|load| roles.plan.read.contains(&load.buffer));
-        if read && channels.iter().any(|channel| channel.slots.are_refilled()) {
-            match roles.plan.split {
-                Split::Warpgroups => self.warpgroup_barrier(roles),
-                Split::Threads(_) => self.op(OpKind::WarpBarrier),
-            }
+        let split = roles.plan.split;
+        let left = |by_warps: bool| {
+            let mut left = channels.iter().filter(|c| c.slots.are_refilled() && c.is_left_by_warps(split) == by_warps);
+            left.any(|channel| read || channel.copied)
+        };
+        if left(false) {
+            self.warpgroup_barrier(roles);
+        }
+        if left(true) {
+            self.op(OpKind::WarpBarrier);
         }
         for (number, channel) in channels.iter().enumerate() {
             let slot = self.slot_at(at, taken, number);
@@ -356,15 +361,16 @@ impl<'a> Lowering<'a> {
         if !channel.slots.are_refilled() {
             return;
         }
-        let within = match (roles.plan.split, roles.consumer) {
-            (Split::Threads(_), _) => self.eval(Special::Lane),
-            (Split::Warpgroups, Some((_, within))) => within,
-            (Split::Warpgroups, None) => return self.bug("a release by no consumer"),
+        let by_warps = channel.is_left_by_warps(roles.plan.split);
+        let within = match roles.consumer {
+            _ if by_warps => self.eval(Special::Lane),
+            Some((_, within)) => within,
+            None => return self.bug("a release by no consumer"),
         };
-        let cond = match (roles.plan.split, &channel.shared[..]) {
-            (Split::Threads(_), _) => within.equals(0),
-            (Split::Warpgroups, []) => within.below(1),
-            (Split::Warpgroups, shared) => self.is_sharer(shared, within).into(),
+        let cond = match &channel.shared[..] {
+            _ if by_warps => within.equals(0),
+            [] => within.below(1),
+            shared => self.is_sharer(shared, within).into(),
         };
         self.give_back(&channel.slots, slot, cond, (channel.feeders() > 1).then_some(within));
     }

@@ -3,24 +3,20 @@
 //! Of a loop over a fragment these are the loads that every element makes whatever its value is, of tensors that the kernel does not write and
 //! of arrays in slots, whose place depends on the element's row alone. A thread has few rows, two of 64 in an accumulator, so what it holds of
 //! them are few registers; and each is loaded once, not for every element of the row.
-//! Of tensors whose rows lie side by side the producer asks L2 for these rows when it loads the tiles, slots ahead (decision 45).
+//! What it holds of a tensor may have been copied into slots of shared memory, steps ahead ([`super::copied`]).
 
-use super::super::channel::Slice;
 use super::super::uses::{constant, depends, depends_on, each};
 use super::super::*;
-use super::plan::{Plan, Ring};
+use super::plan::Ring;
 use crate::ir::parts::accesses;
 use crate::layout::{Formula, Fragment};
 
 /// Most registers that a thread holds of what it has loaded for one iteration.
 const MOST: u32 = 8;
-/// Bytes that one prefetch brings to L2.
-const LINE: u32 = 128;
-
 /// An access of a loop over a fragment that is loaded ahead.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Held {
-    access: AccessId,
+    pub(super) access: AccessId,
     /// An element for each of a thread's rows.
     local: LocalId,
     layout: Fragment,
@@ -29,13 +25,14 @@ pub(in super::super) struct Held {
 }
 
 /// A load that every element of a loop over a fragment makes whatever its value is, from a place that depends on the element's row alone.
+#[derive(Clone, Debug)]
 pub(super) struct RowLoad {
-    access: AccessId,
-    fragment: BufferId,
+    pub(super) access: AccessId,
+    layout: Fragment,
     /// The loop's row and column.
-    vars: [VarId; 2],
+    pub(super) vars: [VarId; 2],
     /// How many rows the loop has.
-    rows: ExprId,
+    pub(super) rows: u32,
 }
 
 impl RowLoad {
@@ -49,27 +46,21 @@ impl RowLoad {
 impl<'a> Lowering<'a> {
     /// Declares registers for what statements, a loop's work on its product, load of memory without knowing the product.
     pub(super) fn declare_held(&mut self, ring: &Ring, work: &[StmtId]) -> Vec<Held> {
-        let mut all: Vec<Held> = Vec::new();
-        let mut registers = 0;
-        for RowLoad { access, fragment, vars, .. } in self.row_loads(ring, work) {
-            let fragment = self.fragments[fragment].filter(|held| held.kept.is_none() && held.layout.is_whole());
-            let Some(fragment::Registers { layout, .. }) = fragment else { continue };
+        let loads = self.row_loads(ring, work);
+        let declare = |RowLoad { access, layout, vars, .. }| {
             let place = self.kernel.accesses[access].place;
-            registers += layout.slots(0);
-            if registers > MOST {
-                return all;
-            }
             let name = format!("{}_held", self.kernel.place_name(place));
             let dtype = self.dtype_of(place);
             let local = self.local(&name, dtype, layout.slots(0));
-            all.push(Held { access, local, layout, vars });
-        }
-        all
+            Held { access, local, layout, vars }
+        };
+        loads.into_iter().map(declare).collect()
     }
 
-    /// The loads of rows that loops over fragments make.
-    fn row_loads(&self, ring: &Ring, work: &[StmtId]) -> Vec<RowLoad> {
+    /// The loads of rows that loops over fragments make, as many as a thread has registers for.
+    pub(super) fn row_loads(&self, ring: &Ring, work: &[StmtId]) -> Vec<RowLoad> {
         let kernel = self.kernel;
+        let mut registers = 0;
         // What is not known before the work.
         let mut own: Vec<VarId> = Vec::new();
         each(kernel, work, &mut |stmt| {
@@ -84,8 +75,18 @@ impl<'a> Lowering<'a> {
             own.push(col);
             let mut found = self.certain_loads(body);
             found.retain(|access| self.is_held(ring, *access, row, &own));
-            let rows = extents[0];
-            all.extend(found.into_iter().map(|access| RowLoad { access, fragment, vars: [row, col], rows }));
+            let whole = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole());
+            let (Some(&layout), Some(rows)) = (whole, constant(kernel, extents[0])) else { continue };
+            if self.layouts.kept.contains_key(&fragment) {
+                continue;
+            }
+            for access in found {
+                registers += layout.slots(0);
+                if registers > MOST {
+                    return all;
+                }
+                all.push(RowLoad { access, layout, vars: [row, col], rows });
+            }
         }
         all
     }
@@ -111,49 +112,6 @@ impl<'a> Lowering<'a> {
         found
     }
 
-    /// What the work on a loop's one product reads of tensors anew in every iteration, an element a row, side by side in memory, where the
-    /// producer can find it: that brings these rows to L2 when it asks for the iteration's tiles, as consumers load them much later.
-    pub(super) fn prefetched(&self, plan: &Plan, ring: &Ring) -> Vec<RowLoad> {
-        let (kernel, at) = (self.kernel, &ring.at);
-        let StmtKind::For { body, .. } = &kernel.stmts[at.stmt].kind else { return Vec::new() };
-        let mut products = (0..body.len()).filter(|number| plan.products.contains_key(&body[*number]));
-        let (Some(number), None, None) = (products.next(), products.next(), &ring.shift) else { return Vec::new() };
-        let mut all = self.row_loads(ring, &body[number + 1..]);
-        all.retain(|load| {
-            let Access { place, indices, .. } = &kernel.accesses[load.access];
-            let [row, _] = load.vars;
-            let Some((last, outer)) = indices.split_last() else { return false };
-            matches!(place, Place::Tensor(_))
-                && self.is_next_to(*last, row)
-                && !outer.iter().any(|index| depends_on(kernel, *index, &[row]))
-                && indices.iter().any(|index| depends_on(kernel, *index, &[at.var]))
-                && Slice::new(kernel, plan.loops(), load.vars(kernel).into_iter()).producible(kernel).is_ok()
-        });
-        all
-    }
-
-    /// Whether an index is one more where a variable is.
-    fn is_next_to(&self, index: ExprId, var: VarId) -> bool {
-        let kernel = self.kernel;
-        let ExprKind::Binary(BinaryOp::Add, a, b) = kernel.exprs[index].kind else {
-            return kernel.exprs[index].kind == ExprKind::Var(var);
-        };
-        let is_fixed = |index: ExprId| !depends_on(kernel, index, &[var]);
-        is_fixed(a) && self.is_next_to(b, var) || is_fixed(b) && self.is_next_to(a, var)
-    }
-
-    /// Asks for the lines of L2 that rows lie in, at the iteration that variables stand for now.
-    pub(super) fn prefetch_rows(&mut self, &RowLoad { access, vars: [row, _], rows, .. }: &RowLoad) {
-        let step = LINE / self.dtype_of(self.kernel.accesses[access].place).bytes();
-        let Some(rows) = constant(self.kernel, rows) else { return self.bug("a loop over a fragment without a size") };
-        self.unrolled("line", rows.div_ceil(step), |l, line| {
-            let first = l.eval(line * step);
-            l.vars[row] = Some(Binding::Value(first));
-            let memory = l.memory(access);
-            l.op(OpKind::Prefetch { memory });
-        });
-    }
-
     /// Whether what an access reads is the same before and during the work, and its place known from a row: no index is a load, or depends on
     /// the variables `own` that the work gives values to.
     fn is_held(&self, ring: &Ring, access: AccessId, row: VarId, own: &[VarId]) -> bool {
@@ -177,7 +135,10 @@ impl<'a> Lowering<'a> {
                 let register = l.representative(layout, 0, slot);
                 let position = l.element_position(layout, register);
                 vars.iter().zip(position).for_each(|(var, at)| l.vars[*var] = Some(Binding::Value(at)));
-                let memory = l.memory(*access);
+                let memory = match l.copied_row(*access, position[0]) {
+                    Some(memory) => memory,
+                    None => l.memory(*access),
+                };
                 let value = l.fetch(memory);
                 l.put(*local, slot, value);
             });

@@ -25,6 +25,7 @@
 //! | [`threads`] | a block whose consumers are the author's threads, not warpgroups |
 //! | [`alternating`] | the consumers' side of a loop whose product is issued an iteration ahead of the work on it |
 //! | [`held`] | what that work reads of memory, loaded while the product runs |
+//! | [`copied`] | rows of tensors among it, which a second warp of the producer copies into the slots of the tiles |
 //! | [`shifted`] | the consumers' side of a loop that is software-pipelined across two products |
 //! | [`ahead`] | what a producer fills before it waits for the previous kernel |
 //! | [`counted`] | the next tile of a block from a counter, and its way to the consumers |
@@ -34,6 +35,7 @@
 mod ahead;
 mod alternating;
 mod consume;
+mod copied;
 mod counted;
 mod fragments;
 mod held;

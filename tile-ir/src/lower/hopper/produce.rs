@@ -18,8 +18,7 @@ impl<'a> Lowering<'a> {
         let then = self.nested(|l| {
             l.enter_channels(roles, 1);
             let (kernel, plan) = (l.kernel, &roles.plan);
-            let rows = plan.rings.iter().flat_map(|ring| l.prefetched(plan, ring)).flat_map(|rows| rows.vars(kernel));
-            let slice = Slice::new(kernel, plan.loops(), plan.loads().flat_map(|load| load.vars(kernel)).chain(rows));
+            let slice = Slice::new(kernel, plan.loops(), plan.loads().flat_map(|load| load.vars(kernel)));
             let ahead = l.fill_ahead(roles);
             l.wait_for_previous(split);
             let roles = &Roles { ahead, ..roles.clone() };
@@ -34,7 +33,10 @@ impl<'a> Lowering<'a> {
             }
         });
         // Every thread waits: a kernel that is done has waited.
-        let otherwise = self.nested(|l| l.wait_for_previous(split));
+        let otherwise = self.nested(|l| {
+            l.wait_for_previous(split);
+            l.copy_rows(roles, warp);
+        });
         self.op(OpKind::If { cond, then, otherwise });
     }
 
@@ -72,7 +74,6 @@ impl<'a> Lowering<'a> {
                     l.either(left, |l| l.set(ahead, ahead - 1), fill);
                 }
             }
-            l.prefetched(&roles.plan, ring).iter().for_each(|rows| l.prefetch_rows(rows));
             for (number, loads) in &ring.fills {
                 let slots = &roles.channels[*number].slots;
                 for load in loads.iter().filter(|load| !begins(load)) {

@@ -2,6 +2,7 @@
 
 use super::super::channel::{Load, Sharing, Slots, sharers};
 use super::super::*;
+use super::copied::Copied;
 use super::operand::Left;
 use super::plan::{Alternate, BLOCK_ROWS, Plan, Ring, Split, WARP, WARPGROUP};
 use super::resident::Once;
@@ -20,12 +21,26 @@ pub(crate) struct ChannelState {
     pub(super) slots: Slots,
     /// In which ways producers of several blocks fill this block's slots.
     pub(super) shared: Vec<Sharing>,
+    /// Whether a second warp of the producer copies rows into them.
+    pub(super) copied: bool,
 }
 
 impl ChannelState {
     /// Blocks whose producers fill this block's slots, itself among them.
     pub(super) fn feeders(&self) -> u32 {
         sharers(&self.shared)
+    }
+
+    /// Whether each warp that has read a slot gives it back, instead of one thread for its warpgroup.
+    pub(super) fn is_left_by_warps(&self, split: Split) -> bool {
+        self.copied || matches!(split, Split::Threads(_))
+    }
+
+    /// Arrivals that fill a slot, and those by which consumers of all blocks give it back.
+    fn arrivals(&self, plan: &Plan) -> (u32, u32) {
+        // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
+        let readers = plan.readers() * self.feeders();
+        if self.copied { (1 + WARP, readers * (WARPGROUP / WARP)) } else { (1, readers) }
     }
 }
 
@@ -48,6 +63,8 @@ pub(crate) struct Roles {
     pub(super) staging: Option<Staging>,
     /// The slots of what is loaded once.
     pub(super) once: Vec<Slots>,
+    /// Rows that a warp of the producer copies.
+    pub(super) copied: Vec<Copied>,
 }
 
 impl<'a> Lowering<'a> {
@@ -86,10 +103,12 @@ impl<'a> Lowering<'a> {
         }
         let once = self.slots_of_once(&plan);
         self.counted = self.declare_counted(cluster);
-        let channels = (plan.channels.iter())
-            .map(|channel| ChannelState {
+        let copied = self.declare_copied(&plan);
+        let channels = (plan.channels.iter().enumerate())
+            .map(|(number, channel)| ChannelState {
                 slots: self.slots_in_turn(channel.slots, channel.once),
                 shared: channel.shared.clone(),
+                copied: copied.iter().any(|rows| rows.channel == number),
             })
             .collect();
         self.declare_inboxes();
@@ -104,6 +123,7 @@ impl<'a> Lowering<'a> {
             ahead: None,
             staging: None,
             once,
+            copied,
         };
         let first = self.is_issuer(plan.split, warp);
         self.when(first, |l| l.set_up_ring(&roles));
@@ -201,13 +221,12 @@ impl<'a> Lowering<'a> {
             }
         }
         for channel in &roles.channels {
-            // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
-            let readers = roles.plan.readers() * channel.feeders();
-            self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, readers));
+            let arrivals = channel.arrivals(&roles.plan);
+            self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, arrivals));
         }
         let counted = self.counted.as_ref().map(|counted| counted.slots);
         let single = roles.once.iter().rev().copied().chain(counted);
-        single.for_each(|slot| self.init_slot(&slot, 0, roles.plan.readers()));
+        single.for_each(|slot| self.init_slot(&slot, 0, (1, roles.plan.readers())));
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }

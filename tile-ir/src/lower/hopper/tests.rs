@@ -8,8 +8,8 @@ use crate::lowered::{OpKind, Program};
 use crate::testing::parsed;
 
 mod clusters;
+mod copied;
 mod once;
-mod prefetched;
 mod rows;
 mod skinny;
 mod tf32;

@@ -335,6 +335,9 @@ pub(super) enum Instr {
     AsyncWait {
         pending: u32,
     },
+    AsyncArrive {
+        at: BarrierPlace,
+    },
     /// A guard the compiler added failed in the active lanes; `offset` is where the access would have gone.
     GuardFired {
         site: u32,

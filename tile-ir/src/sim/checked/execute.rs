@@ -156,6 +156,7 @@ impl Machine<'_> {
             Instr::AsyncCopy { to, from } => self.async_copy(run, to, from),
             Instr::AsyncCommit => self.async_commit(run.warp),
             Instr::AsyncWait { pending } => self.async_wait(run, pending),
+            Instr::AsyncArrive { at } => self.async_arrive(run, at, code.spans[pc]),
             Instr::GuardFired { site, offset, below } => self.guard_fired_at(run, site, offset, below),
 
             Instr::If { cond, target } => {

@@ -3,16 +3,17 @@
 //! While a copy is in flight its bytes belong to it: whoever reads or writes them is reported, whenever the copy happens
 //! to be made. It may be made at once or as late as the wait, as [`Copies`] says, so that both orders are executed. At
 //! the wait the data counts as written by the waiting thread, there and then; other threads are ordered after that by a
-//! barrier, as after any other write.
+//! barrier, as after any other write. Where copies are to arrive at an mbarrier they are complete there and then, too: others learn of
+//! them by a wait for the mbarrier alone, and the thread that issued them has not to touch their bytes.
 
 use super::access::{Element, Running, get, put};
-use super::bytecode::Slot;
+use super::bytecode::{BarrierPlace, Slot};
 use super::lanes::each;
 use super::schedule::Machine;
 use super::shadow::{Access, Now};
 use super::warp::Warp;
 use super::{AccessKind, Copies};
-use crate::ir::EntityRef;
+use crate::ir::{EntityRef, SpanId};
 use crate::lowered::Space;
 
 /// The copies of a warp's lanes that are not known to be complete.
@@ -105,6 +106,16 @@ impl Machine<'_> {
         }
         let most = left.into_iter().max().unwrap_or(0);
         self.counters.groups_in_flight = self.counters.groups_in_flight.max(most);
+    }
+
+    /// The lanes' copies are complete, and each lane arrives.
+    pub(super) fn async_arrive(&mut self, run: &mut Running<'_>, at: BarrierPlace, span: SpanId) {
+        let active = run.warp.active;
+        let copies = std::mem::take(&mut run.warp.flight.copies);
+        let (done, left): (Vec<Copy>, Vec<Copy>) = copies.into_iter().partition(|copy| active >> copy.lane & 1 == 1);
+        run.warp.flight.copies = left;
+        done.iter().for_each(|copy| self.land(run, copy));
+        self.barrier_arrive(run, at, (None, None), span);
     }
 
     /// The warp ends: nothing waits for what is still in flight.

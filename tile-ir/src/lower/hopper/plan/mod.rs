@@ -95,6 +95,8 @@ pub(crate) struct Plan {
     pub(super) registers: Option<RolesRegisters>,
     /// Fills with zero of accumulators that the first product of a loop overwrites instead: the accumulator and the loop.
     pub(super) folded: BTreeMap<StmtId, (BufferId, StmtId)>,
+    /// Bytes of shared memory that nothing is planned for.
+    pub(super) room: u64,
     /// Layouts of fragments and slots.
     pub(in super::super) layouts: Layouts,
 }
@@ -239,7 +241,7 @@ impl Planner<'_> {
         layouts.shared.extend(loads().filter_map(|load| Some((load.buffer, *load.layout()?))));
         let own_stores = self.own_stores(&own, &mut layouts);
         let others = self.other_bytes(&once, &own, consumers * groups);
-        self.fits(&mut channels, others, !own.is_empty(), span)?;
+        let room = self.fits(&mut channels, others, !own.is_empty(), span)?;
         let mut second = 0;
         for ring in rings.iter_mut().filter(|_| groups == 1) {
             ring.alternate = self.alternate(ring, &channels, &products, &layouts.fragments, (held, consumers));
@@ -282,6 +284,7 @@ impl Planner<'_> {
             groups,
             registers,
             folded,
+            room,
             layouts,
         })
     }
@@ -487,8 +490,8 @@ impl Planner<'_> {
     }
 
     /// Gives loops whose authors ask for no number of slots as many as fit. An error where arrays and reductions of the
-    /// consumers leave no room for the slots.
-    fn fits(&self, channels: &mut [Channel], others: u64, has_own: bool, span: SpanId) -> Result<(), Reason> {
+    /// consumers leave no room for the slots. The bytes that are left.
+    fn fits(&self, channels: &mut [Channel], others: u64, has_own: bool, span: SpanId) -> Result<u64, Reason> {
         let most = u64::from(self.target.max_shared_bytes());
         let plain: Vec<usize> = (0..channels.len()).filter(|c| channels[*c].slots == 0).collect();
         let bytes = |channels: &[Channel]| -> u64 {
@@ -502,7 +505,7 @@ impl Planner<'_> {
         }
         let total = bytes(channels);
         if total <= most || plain.is_empty() && !has_own && self.spilled() == 0 {
-            return Ok(());
+            return Ok(most.saturating_sub(total));
         }
         let text = format!(
             "its slots, its other shared arrays and its reductions over rows take {total} bytes of shared memory, of {most}"

@@ -13,8 +13,8 @@ use super::lanes;
 use crate::ir::{EntityRef, SpanId};
 use crate::lowered::visit::each;
 use crate::lowered::{
-    Elements, Memory, MessageId, Op, OpKind, ParameterKind, Program, RegId, SharedId, Space, Special, ValueId,
-    ValueKind, ValueType,
+    Elements, Memory, MessageId, Op, OpKind, ParameterKind, Program, RegId, SharedId, Special, ValueId, ValueKind,
+    ValueType,
 };
 use crate::sim::SimError;
 use std::collections::BTreeMap;
@@ -298,6 +298,10 @@ impl Compiler<'_> {
             OpKind::AsyncWait { pending } => {
                 self.emit(Instr::AsyncWait { pending: *pending }, span);
             }
+            OpKind::AsyncArrive { barrier } => {
+                let at = self.barrier(*barrier)?;
+                self.emit(Instr::AsyncArrive { at }, span);
+            }
             OpKind::If { cond, then, otherwise } => self.conditional(*cond, then, otherwise, span)?,
             OpKind::For { reg, start, end, step, body, unroll: _ } => {
                 self.check_reg(*reg)?;
@@ -406,14 +410,6 @@ impl Compiler<'_> {
             }
             OpKind::FenceProxyAsync => {
                 self.emit(Instr::FenceProxy, span);
-            }
-            OpKind::Prefetch { memory } => {
-                if !matches!(memory.space, Space::Global(_)) {
-                    return malformed("a prefetch of what is not in global memory");
-                }
-                let site = self.site(memory, AccessKind::Read, 1)?;
-                let dst = self.temp();
-                self.guarded(memory, site, |_, offset| Ok(Instr::Load { site, offset, dst }))?;
             }
             OpKind::PrefetchMap { map } => {
                 if self.program.tensor_maps.get(*map).is_none() {

@@ -29,30 +29,6 @@ fn a_tensor_is_left() {
     );
 }
 
-/// What is brought to L2 changes nothing, but an address that is none is a mistake of the compiler.
-#[test]
-fn a_prefetch_leaves_a_tensor() {
-    let mut b = Build::threads(32);
-    let x = b.tensor("x", Dtype::F32, 1, false);
-    let (tx, n) = (b.tx(), b.int(16));
-    let inside = b.less(tx, n);
-    let guard = Some(Guard { cond: inside, reason: GuardReason::Masked });
-    let memory = b.at(x, tx);
-    b.op(OpKind::Prefetch { memory: Memory { guard, ..memory } });
-    let masked = b.finish();
-    clean(&masked, &|| vec![floats(&[16], |_| 0.0)]);
-    let mut unmasked = masked.clone();
-    unmasked.body[0].kind = OpKind::Prefetch { memory };
-    finds(
-        &unmasked,
-        &|| vec![floats(&[16], |_| 0.0)],
-        &[301],
-        expect![[r#"
-        TK0301 line 1: index out of bounds of `x` | thread 16 reads element 16; `x` has 16 elements | in block 0, barrier interval 0; replay with seed 0 | seen 16 times in this run
-    "#]],
-    );
-}
-
 #[test]
 fn padding_between_rows_is_outside() {
     // y[tx] with y = 4 rows of 6 in a pitch of 8

@@ -48,9 +48,6 @@ impl<'t> Parser<'t> {
                 let read = self.cursor.eat_word("read");
                 Ok(OpKind::BulkWait { pending: self.cursor.integer_of()?, read })
             }
-            "prefetch" if self.cursor.eat_words(&["line", "of"]) => {
-                Ok(OpKind::Prefetch { memory: self.memory(false)?.0 })
-            }
             "prefetch" => Ok(OpKind::PrefetchMap { map: self.map()? }),
             "raise" | "lower" => {
                 self.cursor.expect_words(&["registers", "to"])?;
@@ -71,6 +68,9 @@ impl<'t> Parser<'t> {
             let pending = self.cursor.integer_of()?;
             self.cursor.expect_word("pending")?;
             return Ok(OpKind::AsyncWait { pending });
+        }
+        if self.cursor.eat_words(&["arrive", "at"]) {
+            return Ok(OpKind::AsyncArrive { barrier: self.barrier()? });
         }
         self.cursor.expect_word("copy")?;
         let place = self.cursor.place();
