@@ -607,11 +607,7 @@ impl Fragment {
         match self.atom {
             Atom::Accumulator => 2,
             Atom::A(input) | Atom::B(input) => input.packing(),
-            Atom::Parts
-            | Atom::Exchanged
-            | Atom::ExchangedParts
-            | Atom::Lanes { .. }
-            | Atom::Vectors { .. } => 1,
+            Atom::Parts | Atom::Exchanged | Atom::ExchangedParts | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
         }
     }
 

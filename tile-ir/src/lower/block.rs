@@ -11,8 +11,8 @@ use super::schedule::Layouts;
 use super::uses::{accesses, allocated, each, touches};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
-use crate::lowered::MmaAtom;
 use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, SharedLayout, WarpGrid};
+use crate::lowered::MmaAtom;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Threads of a warp.

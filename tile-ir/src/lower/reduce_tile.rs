@@ -31,9 +31,9 @@ impl Lowering<'_> {
             return self.bug("the parts of rows do not lie where the rows do");
         }
         let rows_where_they_lie = axis == 1
-            && layout.accumulator_columns().is_some_and(|warps| {
-                warps == 1 || layout.across().is_multiple_of(ATOMS) && !layout.is_exchanged()
-            });
+            && layout
+                .accumulator_columns()
+                .is_some_and(|warps| warps == 1 || layout.across().is_multiple_of(ATOMS) && !layout.is_exchanged());
         if rows_where_they_lie { self.reduce_rows(op, registers, dst) } else { self.reduce_spilled(op, src, dst, axis) }
     }
 

@@ -159,7 +159,8 @@ impl Lowering<'_> {
             let below = l.eval(row + rows);
             let apart = l.widen(rows);
             let place = layout.below(Formula::Symbol(0), Formula::Symbol(1));
-            let source = Memory { offset: l.eval(from.offset + apart * stride), ..l.tile_memory(src, &[below, column], open) };
+            let source =
+                Memory { offset: l.eval(from.offset + apart * stride), ..l.tile_memory(src, &[below, column], open) };
             let to = Memory { offset: l.formula(&place, &[to.offset, rows]), ..to };
             let from = l.existing(source);
             l.op(OpKind::AsyncCopy { to, from, width });

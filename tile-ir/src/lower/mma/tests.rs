@@ -344,12 +344,26 @@ fn epilogues_are_right() {
 }
 
 #[test]
+fn warps_of_eight_rows_exchange_operands() {
+    for (tile, threads) in [([8, 32, 16], 64), ([8, 16, 64], 32), ([24, 48, 32], 96), ([8, 128, 32], 128)] {
+        for stored in LAYOUTS {
+            for (stages, dtype) in [(1, Dtype::Bf16), (3, Dtype::F16)] {
+                let g = Gemm { tile, threads, stored, stages, dtype, ..SMALL };
+                is_right(&g, [24, 40, 72]);
+                let said = |r: &crate::lowered::Remark| r.text.starts_with("multiplied with mma.sync, operands exchanged");
+                assert!(lowered(&g).remarks.iter().any(said), "{g:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn tiles_that_no_warp_divides_are_multiplied_element_by_element() {
-    let g = Gemm { tile: [8, 32, 16], threads: 64, ..SMALL };
+    let g = Gemm { tile: [8, 24, 16], threads: 64, ..SMALL };
     is_right(&g, [24, 40, 40]);
     let program = lowered(&g);
     let fallback = program.remarks.iter().find(|r| r.kind == RemarkKind::Fallback).unwrap();
-    assert!(fallback.text.contains("cannot divide a tile of 8 x 32"), "{}", fallback.text);
+    assert!(fallback.text.contains("cannot divide a tile of 8 x 24"), "{}", fallback.text);
 }
 
 #[test]
