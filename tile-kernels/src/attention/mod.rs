@@ -71,12 +71,13 @@ const WARPS: usize = 4;
 /// Warps of a block in a cluster whose sequences are longer than [`FEW_CLUSTER_STEPS`]: a warp's step takes as long whatever runs beside it, and eight have
 /// twice the keys in the same time.
 const CLUSTER_WARPS: usize = 8;
-/// Stages of the ring of a block of eight warps.
-const EIGHT_RING: usize = 2;
-/// Steps of four warps up to which a block in a cluster has four: 1,024 keys of one sequence take 5.1 us with four warps and 5.4 with eight, 4,096 take 8.8 and 8.5
+/// Stages of the ring of a block of eight warps: 4,096 and 16,384 keys of one sequence take 7.9 and 19.8 us with two, 8.0 and 20.1 with three
 /// (`decode_attention --variants`, H200).
+const EIGHT_RING: usize = 2;
+/// Steps of four warps up to which a block in a cluster has four: 1,024 keys of one sequence, two steps, take 4.95 us with four warps and 4.88 with eight, 4,096 take
+/// 8.9 and 8.0 (`decode_attention --variants`, H200).
 const FEW_CLUSTER_STEPS: usize = 1;
-/// Blocks of eight warps from which on one on each of as many multiprocessors keeps the memory busy: 16,384 keys of one sequence take 20.3 us in 64 such blocks, and 22.1 in
+/// Blocks of eight warps from which on one on each of as many multiprocessors keeps the memory busy: 16,384 keys of one sequence take 19.8 us in 64 such blocks, and 21.9 in
 /// 128 blocks of four warps (`decode_attention --variants`, H200).
 const FULL_OF_EIGHT: usize = 60;
 /// Keys of a step of [`prefill`].
