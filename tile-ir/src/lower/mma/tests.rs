@@ -350,7 +350,8 @@ fn warps_of_eight_rows_exchange_operands() {
             for (stages, dtype) in [(1, Dtype::Bf16), (3, Dtype::F16)] {
                 let g = Gemm { tile, threads, stored, stages, dtype, ..SMALL };
                 is_right(&g, [24, 40, 72]);
-                let said = |r: &crate::lowered::Remark| r.text.starts_with("multiplied with mma.sync, operands exchanged");
+                let said =
+                    |r: &crate::lowered::Remark| r.text.starts_with("multiplied with mma.sync, operands exchanged");
                 assert!(lowered(&g).remarks.iter().any(said), "{g:?}");
             }
         }
