@@ -102,6 +102,7 @@ pub fn rows<const ROWS: usize, const N: usize>(
     copy(x.at([0, 0]), &mut x_s);
     copy(w.at([0, 0]), &mut w_s);
     copy(v.at([0, 0]), &mut v_s);
+    clear(&mut tile); // of no steps
     clear(&mut total);
     for step in 0..steps {
         gemm(&x_s, w_s.t(), &mut tile).grouped().clear();
