@@ -56,14 +56,11 @@ const LANES: u32 = 32;
 /// The piece of a tile that one instruction holds in one warp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Atom {
-    /// 16 x 8 accumulator, f32.
-    Accumulator,
-    /// 16 rows of four parts of a sum, one in each of the four lanes that share a row of an accumulator.
-    Parts,
-    /// 8 x 16 accumulator of a product whose operands are exchanged, f32: the transposed one of an [`Atom::Accumulator`].
-    Exchanged,
-    /// 8 rows of four parts of a sum, each in two of the eight lanes that share a row of an [`Atom::Exchanged`].
-    ExchangedParts,
+    /// 16 x 8 accumulator, f32; `exchanged`: of a product whose operands are, the transposed one, 8 x 16.
+    Accumulator { exchanged: bool },
+    /// 16 rows of four parts of a sum, one in each of the four lanes that share a row of an accumulator; `exchanged`: 8 rows, each part in two of
+    /// the eight lanes that share a row.
+    Parts { exchanged: bool },
     /// 16 (M) x k of A.
     A(MmaInput),
     /// 8 (N) x k of B.
@@ -77,8 +74,8 @@ enum Atom {
 impl Atom {
     fn rows(self) -> u32 {
         match self {
-            Atom::Accumulator | Atom::Parts | Atom::A(_) => 16,
-            Atom::Exchanged | Atom::ExchangedParts | Atom::B(_) => 8,
+            Atom::Accumulator { exchanged: true } | Atom::Parts { exchanged: true } | Atom::B(_) => 8,
+            Atom::Accumulator { .. } | Atom::Parts { .. } | Atom::A(_) => 16,
             Atom::Lanes { down, block: [rows, _] } => down * rows,
             Atom::Vectors { .. } => 1,
         }
@@ -86,9 +83,14 @@ impl Atom {
 
     fn cols(self) -> u32 {
         match self {
-            Atom::Accumulator => 8,
-            Atom::Exchanged => 16,
-            Atom::Parts | Atom::ExchangedParts => PARTS,
+            Atom::Accumulator { exchanged } => {
+                if exchanged {
+                    16
+                } else {
+                    8
+                }
+            }
+            Atom::Parts { .. } => PARTS,
             Atom::A(input) | Atom::B(input) => input.k(),
             Atom::Lanes { down, block: [_, cols] } => LANES / down * cols,
             Atom::Vectors { vector } => vector,
@@ -97,8 +99,8 @@ impl Atom {
 
     fn registers(self) -> u32 {
         match self {
-            Atom::Accumulator | Atom::Exchanged => 4,
-            Atom::Parts | Atom::ExchangedParts => 2,
+            Atom::Accumulator { .. } => 4,
+            Atom::Parts { .. } => 2,
             Atom::A(input) => 4 * input.packing(),
             Atom::B(input) => 2 * input.packing(),
             Atom::Lanes { block: [rows, cols], .. } => rows * cols,
@@ -109,12 +111,7 @@ impl Atom {
     fn packing(self) -> u32 {
         match self {
             Atom::A(input) | Atom::B(input) => input.packing(),
-            Atom::Accumulator
-            | Atom::Parts
-            | Atom::Exchanged
-            | Atom::ExchangedParts
-            | Atom::Lanes { .. }
-            | Atom::Vectors { .. } => 1,
+            Atom::Accumulator { .. } | Atom::Parts { .. } | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
         }
     }
 
@@ -122,8 +119,8 @@ impl Atom {
     fn block(self) -> [u32; 2] {
         match self {
             Atom::Lanes { block, .. } => block,
-            Atom::Accumulator | Atom::Exchanged | Atom::A(_) | Atom::B(_) => [2, 2],
-            Atom::Parts | Atom::ExchangedParts => [2, 1],
+            Atom::Accumulator { .. } | Atom::A(_) | Atom::B(_) => [2, 2],
+            Atom::Parts { .. } => [2, 1],
             Atom::Vectors { vector } => [1, vector],
         }
     }
@@ -132,16 +129,13 @@ impl Atom {
     fn position<I: Index>(self, lane: I, register: I) -> (I, I) {
         let (group, thread) = (lane.clone().shr(2), lane.clone().and(3));
         match self {
-            Atom::Accumulator => {
+            Atom::Accumulator { exchanged } => {
                 let (pair, half) = (register.clone().over(2), register.modulo(2));
-                (group.add(pair.times(8)), thread.times(2).add(half))
+                let (down, across) = (group.add(pair.times(8)), thread.times(2).add(half));
+                if exchanged { (across, down) } else { (down, across) }
             }
-            Atom::Parts => (group.add(register.times(8)), thread),
-            Atom::Exchanged => {
-                let (pair, half) = (register.clone().over(2), register.modulo(2));
-                (thread.times(2).add(half), group.add(pair.times(8)))
-            }
-            Atom::ExchangedParts => (thread.times(2).add(register), group.shr(1)),
+            Atom::Parts { exchanged: false } => (group.add(register.times(8)), thread),
+            Atom::Parts { exchanged: true } => (thread.times(2).add(register), group.shr(1)),
             Atom::A(input) => {
                 let (word, half) = (register.clone().over(input.packing()), register.modulo(input.packing()));
                 let col = thread.times(input.packing()).add(half).add(word.clone().over(2).times(input.k() / 2));
@@ -168,10 +162,10 @@ impl Atom {
     fn holder(self, row: u32, col: u32) -> (u32, u32) {
         let group = row % 8 * 4;
         match self {
-            Atom::Accumulator => (group + col / 2, row / 8 * 2 + col % 2),
-            Atom::Parts => (group + col, row / 8),
-            Atom::Exchanged => (col % 8 * 4 + row / 2, col / 8 * 2 + row % 2),
-            Atom::ExchangedParts => (col * 8 + row / 2, row % 2),
+            Atom::Accumulator { exchanged: false } => (group + col / 2, row / 8 * 2 + col % 2),
+            Atom::Accumulator { exchanged: true } => (col % 8 * 4 + row / 2, col / 8 * 2 + row % 2),
+            Atom::Parts { exchanged: false } => (group + col, row / 8),
+            Atom::Parts { exchanged: true } => (col * 8 + row / 2, row % 2),
             Atom::A(input) | Atom::B(input) => {
                 let (packing, half_k) = (input.packing(), input.k() / 2);
                 let word = match self {
@@ -235,7 +229,7 @@ impl Fragment {
     /// # Errors
     /// A warp's part that is not whole 16 x 8 atoms.
     pub fn mma_accumulator(rows: u32, cols: u32, grid: WarpGrid) -> Result<Fragment, LayoutError> {
-        Fragment::warps(rows, cols, Atom::Accumulator, grid, false)
+        Fragment::warps(rows, cols, Atom::Accumulator { exchanged: false }, grid, false)
     }
 
     /// The f32 accumulator of `mma.sync` with exchanged operands, `rows x cols` over a grid of warps: the instruction's 16 rows are columns of
@@ -244,7 +238,7 @@ impl Fragment {
     /// # Errors
     /// A warp's part that is not whole 8 x 16 atoms.
     pub fn mma_exchanged(rows: u32, cols: u32, grid: WarpGrid) -> Result<Fragment, LayoutError> {
-        Fragment::warps(rows, cols, Atom::Exchanged, grid, false)
+        Fragment::warps(rows, cols, Atom::Accumulator { exchanged: true }, grid, false)
     }
 
     /// The accumulator of multiply-adds, `rows x cols` over a grid of warps. A thread's elements are the crossings of some
@@ -268,7 +262,7 @@ impl Fragment {
     /// # Errors
     /// A warpgroup's part that is not whole 64 x 8 pieces, or wider than 256, the most that one instruction has.
     pub fn wgmma_accumulator(rows: u32, cols: u32, grid: WarpGrid) -> Result<Fragment, LayoutError> {
-        let fragment = Fragment::warps(rows, cols, Atom::Accumulator, grid, true)?;
+        let fragment = Fragment::warps(rows, cols, Atom::Accumulator { exchanged: false }, grid, true)?;
         let n = cols / grid.cols;
         if n > 256 {
             return Err(LayoutError::TooLarge { what: "n of wgmma", extent: n.into(), most: 256 });
@@ -394,8 +388,8 @@ impl Fragment {
     /// multiple of this.
     pub fn vector(&self) -> u32 {
         match self.atom {
-            Atom::Accumulator => 2,
-            Atom::Parts | Atom::Exchanged | Atom::ExchangedParts => 1,
+            Atom::Accumulator { exchanged: false } => 2,
+            Atom::Accumulator { exchanged: true } | Atom::Parts { .. } => 1,
             Atom::A(input) | Atom::B(input) => input.packing(),
             Atom::Lanes { block: [_, cols], .. } => cols,
             Atom::Vectors { vector } => vector,
@@ -476,13 +470,7 @@ impl Fragment {
     pub fn lane_block(&self) -> Option<[u32; 2]> {
         match self.atom {
             Atom::Lanes { block, .. } => Some(block),
-            Atom::Accumulator
-            | Atom::Parts
-            | Atom::Exchanged
-            | Atom::ExchangedParts
-            | Atom::A(_)
-            | Atom::B(_)
-            | Atom::Vectors { .. } => None,
+            Atom::Accumulator { .. } | Atom::Parts { .. } | Atom::A(_) | Atom::B(_) | Atom::Vectors { .. } => None,
         }
     }
 
@@ -541,19 +529,13 @@ impl Fragment {
         match (self.shape, other.shape) {
             (Shape::Warps { grid: a, quad: p }, Shape::Warps { grid: b, quad: q }) => {
                 let alike = match (self.atom, other.atom) {
-                    (Atom::Accumulator | Atom::Parts, Atom::Accumulator | Atom::Parts)
-                    | (Atom::Exchanged | Atom::ExchangedParts, Atom::Exchanged | Atom::ExchangedParts) => {
-                        self.atom == other.atom || axis == 0
-                    }
+                    (
+                        Atom::Accumulator { exchanged } | Atom::Parts { exchanged },
+                        Atom::Accumulator { exchanged: too } | Atom::Parts { exchanged: too },
+                    ) => self.atom == other.atom || axis == 0 && exchanged == too,
                     (Atom::Lanes { .. }, _) => self.atom == other.atom,
                     (
-                        Atom::Accumulator
-                        | Atom::Parts
-                        | Atom::Exchanged
-                        | Atom::ExchangedParts
-                        | Atom::A(_)
-                        | Atom::B(_)
-                        | Atom::Vectors { .. },
+                        Atom::Accumulator { .. } | Atom::Parts { .. } | Atom::A(_) | Atom::B(_) | Atom::Vectors { .. },
                         _,
                     ) => false,
                 };
@@ -567,24 +549,24 @@ impl Fragment {
     /// adds up a part has it. `None` of any other fragment.
     pub fn parts(&self) -> Option<Fragment> {
         let is_whole = self.is_whole() && self.accumulator_columns() == Some(1);
-        let atom = if self.is_exchanged() { Atom::ExchangedParts } else { Atom::Parts };
+        let atom = Atom::Parts { exchanged: self.is_exchanged() };
         is_whole.then_some(Fragment { cols: PARTS, atom, ..*self })
     }
 
     /// Whether it is the [`Fragment::parts`] of another.
     pub fn is_parts(&self) -> bool {
-        matches!(self.atom, Atom::Parts | Atom::ExchangedParts)
+        matches!(self.atom, Atom::Parts { .. })
     }
 
     /// Whether it is the accumulator of a product with exchanged operands ([`Fragment::mma_exchanged`]), or the parts of its rows.
     pub fn is_exchanged(&self) -> bool {
-        matches!(self.atom, Atom::Exchanged | Atom::ExchangedParts)
+        matches!(self.atom, Atom::Accumulator { exchanged: true } | Atom::Parts { exchanged: true })
     }
 
     /// Of an accumulator of tensor cores: the warps (or warpgroups) that share a row. `None` of any other fragment.
     pub fn accumulator_columns(&self) -> Option<u32> {
         match (self.atom, self.shape) {
-            (Atom::Accumulator | Atom::Exchanged, Shape::Warps { grid, .. }) => Some(grid.cols),
+            (Atom::Accumulator { .. }, Shape::Warps { grid, .. }) => Some(grid.cols),
             _ => None,
         }
     }
@@ -605,9 +587,9 @@ impl Fragment {
     /// Registers of one word.
     fn per_word(&self) -> u32 {
         match self.atom {
-            Atom::Accumulator => 2,
+            Atom::Accumulator { exchanged: false } => 2,
             Atom::A(input) | Atom::B(input) => input.packing(),
-            Atom::Parts | Atom::Exchanged | Atom::ExchangedParts | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
+            Atom::Accumulator { exchanged: true } | Atom::Parts { .. } | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
         }
     }
 
@@ -616,8 +598,9 @@ impl Fragment {
     /// column, from [`Fragment::warp_origin`]. `None` of a fragment that no such instruction moves.
     pub fn word_origin(&self, word: u32) -> Option<(u32, u32)> {
         let is_moved = match self.atom {
-            Atom::Accumulator | Atom::A(_) | Atom::B(_) => true,
-            Atom::Parts | Atom::Exchanged | Atom::ExchangedParts | Atom::Lanes { .. } | Atom::Vectors { .. } => false,
+            Atom::Accumulator { exchanged } => !exchanged,
+            Atom::A(_) | Atom::B(_) => true,
+            Atom::Parts { .. } | Atom::Lanes { .. } | Atom::Vectors { .. } => false,
         };
         if !is_moved {
             return None;

@@ -287,7 +287,7 @@ impl SharedLayout {
             Swizzle::None => Some(Step { xor: 0, add: add + inside }),
             Swizzle::B32 | Swizzle::B64 | Swizzle::B128 if inside.is_multiple_of(super::swizzle::CHUNK) => {
                 // The rows within an atom turn the chunks of a row as their own number says.
-                let turned = self.swizzle.place(rows, 0) % self.panel;
+                let turned = self.swizzle.turn(rows);
                 Some(Step { xor: inside ^ turned, add })
             }
             Swizzle::B32 | Swizzle::B64 | Swizzle::B128 => None,

@@ -194,17 +194,18 @@ impl<'k> Inference<'k> {
         let exchange = || {
             let grid = policy.grid(rows, cols, self.warps(), EXCHANGED_ATOM).ok()?;
             let multiplies = held || tensor_cores([a.1, b.1], [rows, cols], (grid, true), precision).is_ok();
-            (a.1.tile.dtype().is_half() && multiplies).then_some((grid, true))
+            (a.1.tile.dtype().is_half() && multiplies).then_some(grid)
         };
-        let divided = match threads.is_multiple_of(WARP) {
-            true => match policy.grid(rows, cols, self.warps(), ATOM) {
-                Ok(grid) => Ok((grid, false)),
-                Err(error) => exchange().ok_or_else(|| error.to_string()),
+        let (grid, exchanged) = match policy.grid(rows, cols, self.warps(), ATOM) {
+            _ if !threads.is_multiple_of(WARP) => {
+                (Err(format!("{threads} threads are not whole warps of {WARP}")), false)
+            }
+            Ok(grid) => (Ok(grid), false),
+            Err(error) => match exchange() {
+                Some(grid) => (Ok(grid), true),
+                None => (Err(error.to_string()), false),
             },
-            false => Err(format!("{threads} threads are not whole warps of {WARP}")),
         };
-        let exchanged = divided.as_ref().is_ok_and(|(_, exchanged)| *exchanged);
-        let grid = divided.map(|(grid, _)| grid);
         let grid = grid.and_then(|grid| match grid.rows.is_multiple_of(groups.max(1)) {
             true => Ok(grid),
             false => Err(format!("{} warps have rows of {groups} groups: a warp multiplies one matrix", grid.rows)),

@@ -88,8 +88,12 @@ impl Lowering<'_> {
                 for atom in atoms.clone() {
                     let pair = if exchanged {
                         let own = l.get(src.local, first + (atom / 2 * 4 + atom % 2 * 2));
-                        let other = if is_late { None } else { Some(l.butterfly(own, PAIR)) };
-                        other.map_or(own, |other| l.combine(op, own, other))
+                        if is_late {
+                            own
+                        } else {
+                            let other = l.butterfly(own, PAIR);
+                            l.combine(op, own, other)
+                        }
                     } else {
                         let [a, b] = [0, 1].map(|by| l.get(src.local, first + (atom * 4 + by)));
                         l.combine(op, a, b)

@@ -1,6 +1,6 @@
 //! The kernel of a decode step's attention: norms and rotates what a product has made of the newest token, appends it to the cache, and attends.
 
-use super::parts::{add_parts, add_warps, largest_of_warps, online_softmax};
+use super::parts::{add_parts, add_warps, largest_of_warps, online_softmax, store_warps};
 use tile_runtime::prelude::*;
 
 /// The sum of squares of the thread's part of a head.
@@ -64,7 +64,7 @@ pub fn scale_and_rotate<T: Float>(
     require(H % HK == 0 && HK <= 64 && H <= ROWS * HK && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B <= 1024)),
     specialize(H, HK, PAGE),
     pdl(independent = [cosines, sines, q_norm, k_norm, k, v, pages, lengths], trigger = AtStart),
-    uses(add_parts, add_warps, largest_of_warps, online_softmax, scale_and_rotate, sum_of_head, sum_of_squares)
+    uses(add_parts, add_warps, largest_of_warps, online_softmax, scale_and_rotate, store_warps, sum_of_head, sum_of_squares)
 )]
 pub fn append_decode<
     T: Float,
@@ -258,15 +258,7 @@ pub fn append_decode<
     let mut counts = alloc_shared::<f32>([WARPS, ROWS]);
     // What the lanes of a warp store at once lies in different banks.
     let mut results = alloc_shared::<f32>([WARPS, ROWS, if ROWS == 8 { D + 4 } else { D + 8 }]);
-    for [r] in parallel([ROWS * WARPS]) {
-        tops[[r >> shift, r & (ROWS - 1)]] = most[r];
-        counts[[r >> shift, r & (ROWS - 1)]] = total[r];
-    }
-    for [r, j] in parallel([ROWS * WARPS, D]) {
-        if r & (ROWS - 1) < group {
-            results[[r >> shift, r & (ROWS - 1), j]] = acc[[r, j]];
-        }
-    }
+    store_warps(&mut most, &mut total, &mut acc, &mut tops, &mut counts, &mut results, group);
     // The part that ends with the last key in the pages: nobody else reads the page's rows beside the token's.
     let is_last = length > 0 && split == (max(steps, 1) - 1) / max(share, 1);
     let apart = 128 * WARPS / D; // rows of the block's threads

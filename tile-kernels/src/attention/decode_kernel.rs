@@ -1,7 +1,7 @@
 //! The kernel of decode attention: bound by the bytes of keys and values, so the warps of a block share nothing but the loads until they have
 //! seen all of their keys.
 
-use super::parts::{add_blocks, add_parts, add_warps, largest_of_warps, online_softmax};
+use super::parts::{add_blocks, add_parts, add_warps, largest_of_warps, online_softmax, store_warps};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -36,7 +36,7 @@ use tile_runtime::prelude::*;
     require(H % HK == 0 && HK <= 64 && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B * tiles <= 1024)),
     specialize(H, HK, PAGE),
     pdl(independent = [pages, first, lengths], trigger = AtStart),
-    uses(add_blocks, add_parts, add_warps, largest_of_warps, online_softmax)
+    uses(add_blocks, add_parts, add_warps, largest_of_warps, online_softmax, store_warps)
 )]
 pub fn decode<
     T: Float,
@@ -156,15 +156,7 @@ pub fn decode<
     let rows = min(count * group - row, ROWS); // of the block's, those that are queries
     let stored = if CLUSTER > 1 || ROWS == 8 { ROWS } else { rows };
     let added = if CLUSTER > 1 { ROWS } else { rows }; // a cluster exchanges whole arrays
-    for [r] in parallel([ROWS * WARPS]) {
-        tops[[r >> shift, r & (ROWS - 1)]] = most[r];
-        counts[[r >> shift, r & (ROWS - 1)]] = total[r];
-    }
-    for [r, j] in parallel([ROWS * WARPS, D]) {
-        if r & (ROWS - 1) < stored {
-            results[[r >> shift, r & (ROWS - 1), j]] = acc[[r, j]];
-        }
-    }
+    store_warps(&mut most, &mut total, &mut acc, &mut tops, &mut counts, &mut results, stored);
     let mut mine = alloc_shared::<f32>([CLUSTER, ROWS / CLUSTER, D + 4]);
     let mut theirs = alloc_shared::<f32>([CLUSTER, ROWS / CLUSTER, D + 4]);
     let apart = 128 * WARPS / D; // rows of the block's threads

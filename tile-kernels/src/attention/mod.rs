@@ -130,7 +130,7 @@ impl Decode {
             key_heads,
             most * page / (warps::<T>() * KEYS),
         );
-        // Rows that are kept of a block's 16.
+        // Half the rows suffice for one query of few heads.
         let is_half = size_of::<T>() == 2 && heads <= ROWS / 2 * key_heads && self.queries <= 1;
         let rows = if is_half && (d == 128 || cluster > 1) { ROWS / 2 } else { ROWS };
         let stages = match (size_of::<T>(), d) {

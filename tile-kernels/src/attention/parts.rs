@@ -230,6 +230,29 @@ pub fn divide_seen_rows(acc: &mut Fragment<f32, (ROWS, D)>, total: &mut Fragment
     multiply_rows(acc, total);
 }
 
+/// Stores what each warp has of its `ROWS` rows, 8 or 16, for the block to add: largest scores, sums of weights, and of the first `stored` rows the results.
+#[tile_fn]
+pub fn store_warps(
+    most: &mut Fragment<f32, (ALL,)>,
+    total: &mut Fragment<f32, (ALL,)>,
+    acc: &mut Fragment<f32, (ALL, D)>,
+    tops: &mut SharedArray<f32, (WARPS, ROWS)>,
+    counts: &mut SharedArray<f32, (WARPS, ROWS)>,
+    results: &mut SharedArray<f32, (WARPS, ROWS, PITCH)>,
+    stored: usize,
+) {
+    let shift = if ROWS == 8 { 3 } else { 4 };
+    for [r] in parallel([ROWS * WARPS]) {
+        tops[[r >> shift, r & (ROWS - 1)]] = most[r];
+        counts[[r >> shift, r & (ROWS - 1)]] = total[r];
+    }
+    for [r, j] in parallel([ROWS * WARPS, D]) {
+        if r & (ROWS - 1) < stored {
+            results[[r >> shift, r & (ROWS - 1), j]] = acc[[r, j]];
+        }
+    }
+}
+
 /// The largest score of row `i` over the block's warps.
 #[tile_fn]
 pub fn largest_of_warps(tops: &SharedArray<f32, (WARPS, ROWS)>, i: usize) -> f32 {

@@ -26,14 +26,12 @@
 //! why a loop that is nearly of this form was left.
 
 use crate::ir::parts::{accesses, each, loads, parts};
-use crate::ir::reduction::{ATOM, PARTS, WARP};
+use crate::ir::reduction::{PARTS, WARP};
 use crate::ir::*;
+use crate::layout::MmaInput;
+use crate::lower::block::{ATOM, EXCHANGED_ATOM};
 use crate::lower::uses;
 
-/// Rows and columns of an accumulator that a warp holds at once.
-const ATOMS: (u32, u32) = (16, ATOM);
-/// Rows and columns of one whose operands are exchanged, and the columns of the operands that it takes at once.
-const EXCHANGED: ((u32, u32), u32) = ((8, 16), 16);
 /// Most columns of an accumulator that one warpgroup has.
 const MOST_COLUMNS: u32 = 256;
 
@@ -211,7 +209,7 @@ fn rows_of_a_warp(kernel: &Kernel, tile: BufferId) -> Result<(), String> {
         let whole_rows = *grouped || left.scope == Scope::Fragment;
         // Grouped products are those of warps on every target.
         let depth = if a.transposed { left.extents.first() } else { left.extents.last() };
-        let is_deep = depth.and_then(number).is_some_and(|depth| depth.is_multiple_of(EXCHANGED.1));
+        let is_deep = depth.and_then(number).is_some_and(|depth| depth.is_multiple_of(MmaInput::Half.k()));
         let exchanges = *grouped && is_deep && matches!(left.dtype, DtypeRef::Is(dtype) if dtype.is_half());
         (*acc == tile).then_some((*policy, whole_rows, exchanges))
     });
@@ -220,7 +218,7 @@ fn rows_of_a_warp(kernel: &Kernel, tile: BufferId) -> Result<(), String> {
     for (policy, whole_rows, exchanges) in products {
         // A left operand in registers is one of whole rows.
         let policy = if whole_rows && policy == WarpPolicy::Square { WarpPolicy::FullRow } else { policy };
-        let atoms = [Some(ATOMS), exchanges.then_some(EXCHANGED.0)];
+        let atoms = [Some(ATOM), exchanges.then_some(EXCHANGED_ATOM)];
         let grid = atoms.into_iter().flatten().find_map(|atom| policy.grid(rows, columns, threads / WARP, atom).ok());
         whole &= grid.is_some_and(|grid| grid.cols == 1);
         any = true;

@@ -136,13 +136,12 @@ impl Lowering<'_> {
 
     /// A thread's pieces of the rows that its warp alone reads: addresses of the first piece are computed once, those of the others differ by a few rows.
     fn copy_own_rows(&mut self, src: &TileRef, dst: &TileRef, open: &[OpenAxis], pieces: Pieces, width: u32) {
-        let (Place::Buffer(buffer), Place::Tensor(tensor)) = (dst.place, src.place) else {
-            return self.bug("a warp copies its rows from a tensor to an array");
+        let layout = match dst.place {
+            Place::Buffer(buffer) => self.layouts.shared.get(&buffer).copied(),
+            Place::Tensor(_) => None,
         };
-        let (Some(layout), Some(axis)) =
-            (self.layouts.shared.get(&buffer).copied(), self.rank(src.place).checked_sub(2))
-        else {
-            return self.bug("rows of what has none");
+        let (Some(layout), Some(stride)) = (layout, self.row_stride(src.place)) else {
+            return self.bug("a warp copies its rows from a tensor to an array of rows");
         };
         let thread = self.linear_thread();
         let row = self.once("first_row", thread / WARP * pieces.rows + thread % WARP / pieces.columns);
@@ -152,8 +151,6 @@ impl Lowering<'_> {
             let first = self.tile_memory(tile, &[row, column], open);
             Memory { offset: self.once(&name, first.offset), ..first }
         });
-        let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
-        let stride = self.widen(stride);
         self.unrolled("i", pieces.count(), |l, index| {
             let rows = l.eval(index * pieces.apart());
             let below = l.eval(row + rows);

@@ -144,14 +144,20 @@ impl<'a> Lowering<'a> {
 
     /// The offset of an element of a tile in a tensor, in a register, and by how much that of one `apart` rows below it is more.
     pub(super) fn walked(&mut self, src: &TileRef, [row, col]: [ValueId; 2], apart: u32) -> Option<(RegId, ValueId)> {
-        let Place::Tensor(tensor) = src.place else { return None };
-        let axis = self.rank(src.place).checked_sub(2)?;
+        let stride = self.row_stride(src.place)?;
         let first = self.tile_memory(src, &[row, col], &[]).offset;
         let offset = self.out.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
         self.define(offset, first);
-        let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
-        let (stride, rows) = (self.widen(stride), self.int(i64::from(apart)));
+        let rows = self.int(i64::from(apart));
         let rows = self.widen(rows);
         Some((offset, self.binary(BinaryOp::Mul, rows, stride)))
+    }
+
+    /// The distance of a tensor's rows, in elements.
+    pub(super) fn row_stride(&mut self, place: Place) -> Option<ValueId> {
+        let Place::Tensor(tensor) = place else { return None };
+        let axis = self.rank(place).checked_sub(2)?;
+        let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
+        Some(self.widen(stride))
     }
 }

@@ -13,6 +13,7 @@ use crate::layout::{Formula, Fragment};
 
 /// Most registers that a thread holds of what it has loaded for one iteration.
 const MOST: u32 = 8;
+
 /// An access of a loop over a fragment that is loaded ahead.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Held {

@@ -72,8 +72,8 @@ pub fn stmatrix(
 pub fn movmatrix(words: [u32; 32]) -> [u32; 32] {
     std::array::from_fn(|lane| {
         let half = |half: usize| {
-            let (row, column) = (lane % 4 * 2 + half, lane / 4);
-            words[row * 4 + column / 2] >> (16 * (column % 2)) & 0xffff
+            let (row, byte) = source(lane, 0, half, true);
+            words[row * 4 + byte as usize / 4] >> (8 * (byte % 4)) & 0xffff
         };
         half(0) | half(1) << 16
     })
