@@ -229,3 +229,50 @@ fn each_warp_has_a_ring_of_its_own() {
         }
     }
 }
+
+/// `[r]` of `total` is the sum of row `r` of `q k[g]^T`, over `steps` equal steps, where a warp has rows of two groups: no tensor cores, and no parts of sums.
+#[tile_kernel]
+pub fn narrow_groups(
+    q: &Tensor<bf16, (Fixed<64>, Fixed<64>)>,
+    k: &Tensor<bf16, (Fixed<128>, Fixed<64>)>,
+    sums: &mut Tensor<f32, (Fixed<64>,)>,
+    steps: usize,
+) {
+    blocks([1]);
+    threads([128]);
+    let mut q_s = alloc_shared::<bf16>([64, 64]);
+    let mut k_s = alloc_shared::<bf16>([128, 64]);
+    let mut tile = alloc_fragment::<f32>([64, 16]);
+    let mut here = alloc_fragment::<f32>([64]);
+    let mut total = alloc_fragment::<f32>([64]);
+    copy(q.at([0, 0]), &mut q_s);
+    copy(k.at([0, 0]), &mut k_s);
+    clear(&mut total);
+    for _step in 0..steps {
+        gemm(&q_s, k_s.t(), &mut tile).grouped().clear();
+        reduce(Sum, &tile, &mut here, 1);
+        for [r] in parallel([64]) {
+            total[r] = total[r] + here[r];
+        }
+    }
+    for [r] in parallel([64]) {
+        sums[r] = total[r];
+    }
+}
+
+#[test]
+fn sums_of_rows_of_several_groups_a_warp() {
+    let q: Vec<bf16> = (0..64 * 64).map(|i| bf16::from_f32(element(i))).collect();
+    let k: Vec<bf16> = (0..128 * 64).map(|i| bf16::from_f32(element(i + 5))).collect();
+    let of = |row: usize, column: usize| -> f32 {
+        (0..64).map(|l| element(row * 64 + l) * element((row / 8 * 16 + column) * 64 + l + 5)).sum()
+    };
+    let wanted: Vec<f32> = (0..64).map(|row| 3.0 * (0..16).map(|column| of(row, column)).sum::<f32>()).collect();
+    for device in devices() {
+        let q = device.tensor(&q, [64, 64]).unwrap();
+        let k = device.tensor(&k, [128, 64]).unwrap();
+        let mut sums = device.tensor(&vec![f32::NAN; 64], [64]).unwrap();
+        narrow_groups::instance(&device).unwrap().launch(&q, &k, &mut sums, 3).unwrap();
+        assert_eq!(sums.to_vec().unwrap(), wanted, "{}", device.label());
+    }
+}

@@ -12,8 +12,8 @@ use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
 
 /// The variable that names the file to report to.
 pub const REPORT: &str = "TILE_NVRTC_REPORT";
-/// The variable that restricts a worker that is started by hand to programs whose name contains its value.
-const ONLY: &str = "TILE_NVRTC_ONLY";
+/// The variable that restricts a worker to programs whose name contains its value.
+pub const ONLY: &str = "TILE_NVRTC_ONLY";
 
 /// One program to compile.
 struct Job {

@@ -51,12 +51,14 @@ fn versions() -> Vec<(String, PathBuf)> {
     found
 }
 
-/// What one version of NVRTC makes of every kernel: this program again, with `TILE_NVRTC` set.
-fn measure(version: &str, folder: &Path) -> Vec<Measured> {
+/// What one version of NVRTC makes of the programs whose name contains `only`, of every one that is drawn where it is empty: this
+/// program again, with `TILE_NVRTC` set.
+fn measure(version: &str, folder: &Path, only: &str) -> Vec<Measured> {
     let report = std::env::temp_dir().join(format!("tile-nvrtc-{version}-{}.json", std::process::id()));
     let mut worker = Command::new(std::env::current_exe().unwrap());
     worker.args(["--exact", "compile::everything", "--ignored", "--nocapture"]);
-    let output = worker.env("TILE_NVRTC", folder).env(compile::REPORT, &report).output().unwrap();
+    worker.env("TILE_NVRTC", folder).env(compile::REPORT, &report).env(compile::ONLY, only);
+    let output = worker.output().unwrap();
     assert!(
         output.status.success(),
         "NVRTC {version}:\n{}{}",
@@ -70,22 +72,28 @@ fn measure(version: &str, folder: &Path) -> Vec<Measured> {
 
 #[test]
 fn every_kernel_compiles_within_its_budget() {
+    let path = root().join("tests/nvrtc/budgets.json");
+    let budgets = std::env::var_os("UPDATE_BUDGETS").is_none().then(|| Budgets::read(&path));
     let mut problems = Vec::new();
     let mut measured = Vec::new();
     for (version, folder) in versions() {
-        let found = measure(&version, &folder);
+        let mut found = measure(&version, &folder, "");
+        // ptxas is not steady among a thousand programs of a process: what is over its budget is compiled once more by itself.
+        for one in found.iter_mut().filter(|one| budgets.as_ref().is_some_and(|budgets| budgets.is_exceeded_by(one))) {
+            println!("NVRTC {version}: {} uses {:?}, once more by itself", one.program, one.uses);
+            let alone = measure(&version, &folder, &one.program);
+            *one = alone.into_iter().find(|again| again.program == one.program).unwrap();
+        }
         println!("NVRTC {version}: {} programs", found.len());
         problems.extend(found.iter().flat_map(|one| one.problems()).map(|text| format!("NVRTC {version}: {text}")));
         measured.extend(found);
     }
     assert!(!measured.is_empty(), "there are no kernels");
     assert!(measured.iter().any(|one| one.wide_loads > 0), "no kernel has a 16-byte load: the check below is vacuous");
-    let path = root().join("tests/nvrtc/budgets.json");
     let wanted = Budgets::of(&measured);
-    if std::env::var_os("UPDATE_BUDGETS").is_some() {
-        wanted.write(&path);
-    } else {
-        problems.extend(Budgets::read(&path).exceeded_by(&wanted));
+    match budgets {
+        Some(budgets) => problems.extend(budgets.exceeded_by(&wanted)),
+        None => wanted.write(&path),
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }

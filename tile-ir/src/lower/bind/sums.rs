@@ -204,23 +204,32 @@ fn rows_of_a_warp(kernel: &Kernel, tile: BufferId) -> Result<(), String> {
     let extents: Option<Vec<u32>> = extents.iter().map(number).collect();
     let Some(&[rows, columns]) = extents.as_deref() else { return Err(format!("`{name}` is not a matrix")) };
     let products = kernel.stmts.values().filter_map(|stmt| {
-        let StmtKind::Tile(TileOp::Gemm { a, acc, policy, grouped, .. }) = &stmt.kind else { return None };
+        let StmtKind::Tile(TileOp::Gemm { a, b, acc, policy, grouped, .. }) = &stmt.kind else { return None };
         let left = &kernel.buffers[a.buffer];
         let whole_rows = *grouped || left.scope == Scope::Fragment;
         // Grouped products are those of warps on every target.
         let depth = if a.transposed { left.extents.first() } else { left.extents.last() };
-        let is_deep = depth.and_then(number).is_some_and(|depth| depth.is_multiple_of(MmaInput::Half.k()));
+        let depth = depth.and_then(number)?;
+        let is_deep = depth.is_multiple_of(MmaInput::Half.k());
         let exchanges = *grouped && is_deep && matches!(left.dtype, DtypeRef::Is(dtype) if dtype.is_half());
-        (*acc == tile).then_some((*policy, whole_rows, exchanges))
+        let groups = match grouped {
+            true => {
+                kernel.buffers[b.buffer].extents.first().and_then(number)?
+                    / if b.transposed { columns } else { depth }.max(1)
+            }
+            false => 1,
+        };
+        (*acc == tile).then_some((*policy, whole_rows, exchanges, groups))
     });
     let mut whole = columns <= MOST_COLUMNS && threads.is_multiple_of(WARP);
     let mut any = false;
-    for (policy, whole_rows, exchanges) in products {
+    for (policy, whole_rows, exchanges, groups) in products {
         // A left operand in registers is one of whole rows.
         let policy = if whole_rows && policy == WarpPolicy::Square { WarpPolicy::FullRow } else { policy };
         let atoms = [Some(ATOM), exchanges.then_some(EXCHANGED_ATOM)];
         let grid = atoms.into_iter().flatten().find_map(|atom| policy.grid(rows, columns, threads / WARP, atom).ok());
-        whole &= grid.is_some_and(|grid| grid.cols == 1);
+        // A warp multiplies one matrix: with rows of several groups it has no tensor cores, and no whole rows.
+        whole &= grid.is_some_and(|grid| grid.cols == 1 && grid.rows.is_multiple_of(groups.max(1)));
         any = true;
     }
     match (any, whole) {
