@@ -83,10 +83,10 @@ fn jobs(all: bool) -> Vec<Job> {
     jobs
 }
 
-/// Whether a program is compiled where not all are. Many differ from another one little: in f16 for bf16, or in how wide their copies
-/// are.
+/// Whether a program is compiled where not all are. Many differ from another one little: in f16 for bf16, in how wide their copies are,
+/// or as the program for `sm_80` of a kernel that has one for `sm_90a`.
 pub fn is_drawn(name: &str, is_newer: bool) -> bool {
-    let is_like_another = [" f16", " reads ", " writes "].iter().any(|part| name.contains(part));
+    let is_like_another = [" f16", " reads ", " writes ", " sm_80"].iter().any(|part| name.contains(part));
     let every = match (is_newer, is_like_another) {
         (true, _) => 9,
         (false, true) => 3,
