@@ -28,6 +28,7 @@ cases! {
     products: |device| [cases::products::products::<f16>(device), cases::products::products::<bf16>(device), cases::products::products::<f32>(device)];
     norm_products: |device| [cases::products::norm_products::<f16>(device), cases::products::norm_products::<bf16>(device), cases::products::norm_products::<f32>(device)];
     norm_swiglus: |device| [cases::products::norm_swiglus::<f16>(device), cases::products::norm_swiglus::<bf16>(device), cases::products::norm_swiglus::<f32>(device)];
+    gated_products: |device| [cases::products::gated_products::<f16>(device), cases::products::gated_products::<bf16>(device)];
     embedding: |device| [cases::elements::embedding::<bf16>(device), cases::elements::embedding::<f32>(device)];
     rope: |device| [cases::rope::append::<f16>(device), cases::rope::append::<bf16>(device), cases::rope::append::<f32>(device)];
     sample: |device| [cases::sampling::sample::<f16>(device), cases::sampling::sample::<bf16>(device), cases::sampling::sample::<f32>(device)];

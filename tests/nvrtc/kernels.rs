@@ -28,6 +28,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(split::gemm_cluster::<f16, f16>::definition());
     all.push(split::gemm_slots::<f16, f16>::definition());
     all.push(parts::gemm_parts::<f16, f16>::definition());
+    all.push(tile_kernels::gemm::gated::definition());
     all.push(pack::pack_rows::<f16, 1>::definition());
     all.push(pack::pack_transposed::<f32>::definition());
     all.push(tf32::gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition());

@@ -50,6 +50,8 @@ cases! {
     norm_swiglus_in_f16: cases::products::norm_swiglus::<f16>;
     norm_swiglus_in_bf16: cases::products::norm_swiglus::<bf16>;
     norm_swiglus_in_f32: cases::products::norm_swiglus::<f32>;
+    gated_products_in_f16: cases::products::gated_products::<f16>;
+    gated_products_in_bf16: cases::products::gated_products::<bf16>;
     embedding_in_f16: cases::elements::embedding::<f16>;
     embedding_in_bf16: cases::elements::embedding::<bf16>;
     embedding_in_f32: cases::elements::embedding::<f32>;

@@ -3,6 +3,7 @@
 use super::*;
 use tile_kernel_examples::data::normal;
 use tile_kernel_examples::rows as reference;
+use tile_kernels::gemm::gated;
 use tile_kernels::gemv::Gemv;
 use tile_kernels::gemv::stream::{Norm, norm_product, norm_swiglu, product, takes};
 
@@ -104,11 +105,41 @@ pub fn norm_swiglus<T: Rounded>(device: &Device) -> Bits {
         let mut y = device.tensor(&vec![T::from_f32(f32::NAN); r], [r]).unwrap();
         norm_swiglu(device, &on.w, &on.x, on.norm(), &mut y).unwrap();
         let y = y.to_vec().unwrap();
-        // silu(g) grows no faster than 1.1 |g|: the errors of both factors, each times the other.
-        let errors = |row: usize| magnitudes[row] * products[r + row].abs() + magnitudes[r + row] * products[row].abs();
-        let bounds: Vec<f64> = (0..r).map(|row| 1.1 * errors(row) + magnitudes[row] * 1e-3).collect();
+        let bounds: Vec<f64> = (0..r).map(|row| gated_bound(&products, &magnitudes, r, row)).collect();
         near(&y, &wanted, &bounds, &format!("{r} pairs x {k}"));
         all.extend(bits(&y));
     }
     all
+}
+
+/// `y = silu(g) u`, where g and u are the halves of `x w^T` of several rows: as called, and by every instance; rows and columns that fill no tile,
+/// and a depth that fills no step.
+pub fn gated_products<T: Rounded>(device: &Device) -> Bits {
+    let mut all = Vec::new();
+    let called = [[3, 40, 72], [16, 96, 128], [65, 104, 64], [0, 8, 8]].map(|shape| (shape, None));
+    let each = gated::TILES.map(|tile| ([tile.0 as usize + 9, tile.1 as usize + 24, 200], Some(tile)));
+    for ([m, n, k], tile) in called.into_iter().chain(each) {
+        assert!(gated::takes::<T>(device, k));
+        let (x, w) = (normal::<T>(5, m * k), normal::<T>(k as u64, 2 * n * k));
+        let mut y = device.tensor(&vec![T::from_f32(f32::NAN); m * n], [m, n]).unwrap();
+        let (on_x, on_w) = (device.tensor(&x, [m, k]).unwrap(), device.tensor(&w, [2 * n, k]).unwrap());
+        match tile {
+            Some(tile) => gated::gated_by(device, tile, &on_x, &on_w, &mut y).unwrap(),
+            None => gated::gated(device, &on_x, &on_w, &mut y).unwrap(),
+        }
+        let (y, w) = (y.to_vec().unwrap(), wide(&w));
+        for (row, x) in wide(&x).chunks(k).enumerate() {
+            let (products, magnitudes) = rows(&w, x);
+            let wanted = reference::swiglu(&products, n);
+            let bounds: Vec<f64> = (0..n).map(|j| gated_bound(&products, &magnitudes, n, j)).collect();
+            near(&y[row * n..][..n], &wanted, &bounds, &format!("{m} x {n} pairs x {k} by {tile:?}, row {row}"));
+        }
+        all.extend(bits(&y));
+    }
+    all
+}
+
+/// What an error of `silu(g) u` is relative to. silu(g) grows no faster than 1.1 |g|: the errors of both factors, each times the other.
+fn gated_bound(products: &[f64], magnitudes: &[f64], n: usize, j: usize) -> f64 {
+    1.1 * (magnitudes[j] * products[n + j].abs() + magnitudes[n + j] * products[j].abs()) + magnitudes[j] * 1e-3
 }

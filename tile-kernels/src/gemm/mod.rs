@@ -14,6 +14,7 @@ mod choice;
 pub mod copied;
 mod epilogue;
 pub mod full;
+pub mod gated;
 pub mod kernel;
 pub mod model;
 pub mod operands;

@@ -4,7 +4,7 @@ use super::buffers::Buffers;
 use super::{Model, ModelElement};
 use tile_kernels::attention::{Batch, Decode, append_and_decode, decode, has_append};
 use tile_kernels::embedding::embedding;
-use tile_kernels::gemm::{Gemm, GemmElement, gemm};
+use tile_kernels::gemm::{Gemm, GemmElement, gated, gemm};
 use tile_kernels::gemv::stream::{self, Norm};
 use tile_kernels::gemv::{Gemv, gemv};
 use tile_kernels::norm::rms_norm;
@@ -62,7 +62,7 @@ pub enum Op {
     Attention,
     /// The projection of what attention gives, added to the residual.
     Output,
-    /// Gates and what they gate; with the norm and the activation where a token is computed alone.
+    /// Gates and what they gate, with the activation where the elements have 16 bits; with the norm too where a token is computed alone.
     GateUp,
     /// The activation, where it has a launch of its own.
     Activation,
@@ -217,7 +217,7 @@ impl<L: LaunchOn, F: Fn(Op) -> bool> Linear<'_, L, F> {
         w: &Tensor<T, 2>,
         x: TensorView<'_, T, 2>,
         weight: &Tensor<T, 1>,
-        normed: TensorViewMut<'_, T, 2>,
+        mut normed: TensorViewMut<'_, T, 2>,
         wide: TensorViewMut<'_, T, 2>,
         mut y: TensorViewMut<'y, T, 2>,
     ) -> Result<TensorViewMut<'y, T, 2>, Error> {
@@ -225,6 +225,15 @@ impl<L: LaunchOn, F: Fn(Op) -> bool> Linear<'_, L, F> {
         if self.by_token && stream::takes::<T>(on.device(), w.shape()[1], true) {
             for row in (0..x.shape()[0]).filter(|_| only(Op::GateUp)) {
                 stream::norm_swiglu(on, w, x.row(row)?, Norm { weight, epsilon }, y.reborrow().row(row)?)?;
+            }
+            return Ok(y);
+        }
+        if !self.by_token && gated::takes::<T>(on.device(), w.shape()[1]) {
+            if only(Op::Norm) {
+                rms_norm(on, x, weight, normed.reborrow(), epsilon)?;
+            }
+            if only(Op::GateUp) {
+                gated::gated(on, normed.view(), w, y.reborrow())?;
             }
             return Ok(y);
         }
