@@ -2,6 +2,7 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::effects::mentions;
+use crate::ir::parts::statements;
 use crate::ir::pipeline::{SharedLoads, shared_loads, stages};
 use crate::ir::{BoundKernel, BufferId, ReduceSource, ReduceStep, Reduction, Scope, StmtId, StmtKind, Target, TileOp};
 
@@ -104,13 +105,7 @@ pub(super) fn on_target(kernel: &BoundKernel, target: Target) -> Vec<Diagnostic>
 
 /// The arrays that exist in this instance: those whose allocation is reached.
 fn allocated(kernel: &BoundKernel) -> Vec<BufferId> {
-    let mut all = Vec::new();
-    each_stmt(kernel, &kernel.body, &mut |stmt| {
-        if let StmtKind::Alloc { buffer } = stmt {
-            all.push(*buffer);
-        }
-    });
-    all
+    statements(kernel, &kernel.body).into_iter().filter_map(|stmt| kernel.stmts[stmt].kind.allocates()).collect()
 }
 
 /// Bytes of shared memory that reductions across warps and blocks need.
@@ -118,16 +113,17 @@ fn scratch(kernel: &BoundKernel) -> u64 {
     let threads = u64::from(kernel.thread_count());
     let mut total = 0u64;
     let others = super::tiles::joined(kernel).map_or(0, |(blocks, ..)| blocks as u64 - 1);
-    each_stmt(kernel, &kernel.body, &mut |stmt| {
+    for stmt in statements(kernel, &kernel.body) {
+        let stmt = &kernel.stmts[stmt].kind;
         if let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = stmt {
             let bytes = kernel.buffer_bytes(*tile);
             total = total.saturating_add(bytes.saturating_mul(others));
         }
-        let StmtKind::Reduce { op, src, dst, axis: Some(axis) } = stmt else { return };
-        let Some(at) = kernel.threads.iter().position(|a| a.var == *axis) else { return };
+        let StmtKind::Reduce { op, src, dst, axis: Some(axis) } = stmt else { continue };
+        let Some(at) = kernel.threads.iter().position(|a| a.var == *axis) else { continue };
         let extents = kernel.thread_extents();
         let stride = extents[..at.min(3)].iter().product();
-        let Some(&extent) = extents.get(at) else { return };
+        let Some(&extent) = extents.get(at) else { continue };
         let (dtype, count) = match src {
             ReduceSource::Local(b) => (Some(kernel.buffer_dtype(*b)), kernel.buffer_len(*b)),
             ReduceSource::Value(_) => (dst.and_then(|v| kernel.vars[v].ty.dtype()), 1),
@@ -139,16 +135,8 @@ fn scratch(kernel: &BoundKernel) -> u64 {
                 total = total.saturating_add(bytes.next_multiple_of(16));
             }
         }
-    });
-    total
-}
-
-fn each_stmt(kernel: &BoundKernel, body: &[StmtId], f: &mut impl FnMut(&StmtKind)) {
-    for &stmt in body {
-        let kind = &kernel.stmts[stmt].kind;
-        f(kind);
-        kind.bodies().into_iter().for_each(|body| each_stmt(kernel, body, f));
     }
+    total
 }
 
 /// Bytes of shared memory that a kernel's arrays and its reductions across warps need, before anything is lowered.
@@ -180,14 +168,9 @@ fn sized(kernel: &BoundKernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
 /// The most bytes of shared arrays that are in use at once, as far as the kernel's outermost statements tell uses apart.
 fn at_once(kernel: &BoundKernel, arrays: &[(BufferId, u64)]) -> u64 {
     let life = |&(buffer, bytes): &(BufferId, u64)| {
-        let allocates = |stmt: StmtId| {
-            let mut found = false;
-            each_stmt(kernel, &[stmt], &mut |kind| {
-                found |= matches!(kind, StmtKind::Alloc { buffer: own } if *own == buffer);
-            });
-            found
-        };
-        let is_used = |stmt: &StmtId| allocates(*stmt) || mentions(kernel, *stmt, buffer);
+        let declares = |stmt: &StmtId| kernel.stmts[*stmt].kind.allocates() == Some(buffer);
+        let is_used =
+            |stmt: &StmtId| statements(kernel, &[*stmt]).iter().any(declares) || mentions(kernel, *stmt, buffer);
         let first = kernel.body.iter().position(is_used)?;
         Some((first..=kernel.body.iter().rposition(is_used)?, bytes))
     };

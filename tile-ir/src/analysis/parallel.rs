@@ -82,7 +82,7 @@ impl PerThread {
             // A thread's own array holds what differs where anything that is written to it does.
             StmtKind::Tile(op) => {
                 let (mut differs, mut written) = (control, Vec::new());
-                op.parts(&mut |part| {
+                op.each_part(&mut |part| {
                     let (place, touch) = match part {
                         StmtPart::Value(value) => return differs |= self.expr(kernel, value),
                         StmtPart::Tile(tile, touch) => {

@@ -36,7 +36,7 @@ pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
         all.extend(touch.reads().then_some(Effect::Read(place)));
         all.extend(touch.writes().then_some(Effect::Write(place)));
     };
-    kind.parts(&mut |part| match part {
+    kind.each_part(&mut |part| match part {
         StmtPart::Element(access, how) => touch(&mut all, kernel.accesses[access].place, how),
         StmtPart::Tile(TileRef { place, .. }, how) => {
             touch(&mut all, *place, how);

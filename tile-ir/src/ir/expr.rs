@@ -340,6 +340,13 @@ pub enum Place {
     Buffer(BufferId),
 }
 
+impl Place {
+    /// The array, if it is one.
+    pub const fn buffer(self) -> Option<BufferId> {
+        if let Place::Buffer(buffer) = self { Some(buffer) } else { None }
+    }
+}
+
 /// One element of a tensor or buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Access {

@@ -397,6 +397,11 @@ impl Kernel {
         })
     }
 
+    /// What has a place; `None` of a tensor.
+    pub fn scope_of(&self, place: super::Place) -> Option<super::Scope> {
+        place.buffer().map(|buffer| self.buffers[buffer].scope)
+    }
+
     /// The name of what is accessed.
     pub fn place_name(&self, place: super::Place) -> &str {
         match place {

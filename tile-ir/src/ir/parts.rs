@@ -90,11 +90,18 @@ impl AccessMode {
 }
 
 impl StmtKind {
-    /// The table: every part of a statement, in the order in which they are executed.
+    /// Every part of a statement, in the order in which they are executed.
+    pub fn parts(&self) -> Vec<StmtPart<'_>> {
+        let mut all = Vec::new();
+        self.each_part(&mut |part| all.push(part));
+        all
+    }
+
+    /// The table: `visit` for every part of a statement, in the order in which they are executed.
     ///
     /// The barriers of a `pipelined` loop with loads into shared memory are not among its parts: they depend on its body
     /// ([`super::effects`]).
-    pub fn parts<'a>(&'a self, visit: &mut impl FnMut(StmtPart<'a>)) {
+    pub fn each_part<'a>(&'a self, visit: &mut impl FnMut(StmtPart<'a>)) {
         match self {
             StmtKind::Let { var, value } => {
                 value.iter().for_each(|e| visit(StmtPart::Value(*e)));
@@ -138,7 +145,7 @@ impl StmtKind {
                 vars.iter().for_each(|v| visit(StmtPart::Binds(*v)));
                 visit(StmtPart::Body(body));
             }
-            StmtKind::Tile(op) => op.parts(visit),
+            StmtKind::Tile(op) => op.each_part(visit),
             StmtKind::Reduce { op: _, src, dst, axis } => {
                 match src {
                     ReduceSource::Value(value) => visit(StmtPart::Value(*value)),
@@ -249,13 +256,8 @@ impl StmtKind {
 
     /// The bodies of a loop or of a conditional.
     pub fn bodies(&self) -> Vec<&[StmtId]> {
-        let mut all = Vec::new();
-        self.parts(&mut |part| {
-            if let StmtPart::Body(body) = part {
-                all.push(body);
-            }
-        });
-        all
+        let of = |part| if let StmtPart::Body(body) = part { Some(body) } else { None };
+        self.parts().into_iter().filter_map(of).collect()
     }
 
     /// The bodies of a loop or of a conditional, to change them.
@@ -274,41 +276,31 @@ impl StmtKind {
 
     /// The expressions that are evaluated whenever the statement is executed, those in indices of accesses excepted.
     pub fn values(&self) -> Vec<ExprId> {
-        let mut all = Vec::new();
-        self.parts(&mut |part| {
-            if let StmtPart::Value(value) = part {
-                all.push(value);
-            }
-        });
-        all
+        let of = |part| if let StmtPart::Value(value) = part { Some(value) } else { None };
+        self.parts().into_iter().filter_map(of).collect()
+    }
+
+    /// The array that the statement declares.
+    pub const fn allocates(&self) -> Option<BufferId> {
+        if let StmtKind::Alloc { buffer } = self { Some(*buffer) } else { None }
     }
 
     /// The variables that the statement declares.
     pub fn binds(&self) -> Vec<VarId> {
-        let mut all = Vec::new();
-        self.parts(&mut |part| {
-            if let StmtPart::Binds(var) = part {
-                all.push(var);
-            }
-        });
-        all
+        let of = |part| if let StmtPart::Binds(var) = part { Some(var) } else { None };
+        self.parts().into_iter().filter_map(of).collect()
     }
 
     /// The variables, declared before, that the statement gives a value.
     pub fn sets(&self) -> Vec<VarId> {
-        let mut all = Vec::new();
-        self.parts(&mut |part| {
-            if let StmtPart::Sets(var) = part {
-                all.push(var);
-            }
-        });
-        all
+        let of = |part| if let StmtPart::Sets(var) = part { Some(var) } else { None };
+        self.parts().into_iter().filter_map(of).collect()
     }
 }
 
 impl TileOp {
     /// The table of tile operations: every part, in the order of [`StmtKind::parts`].
-    pub fn parts<'a>(&'a self, visit: &mut impl FnMut(StmtPart<'a>)) {
+    pub fn each_part<'a>(&'a self, visit: &mut impl FnMut(StmtPart<'a>)) {
         match self {
             TileOp::Copy { src, dst, width, tma: _, evict } => {
                 let cases = evict.iter().flat_map(|eviction| eviction.cases.iter().map(|(cond, _)| cond));
@@ -387,6 +379,13 @@ pub(crate) fn each(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(StmtId))
     }
 }
 
+/// The statements of a body, nested ones included, an outer one before those inside it.
+pub(crate) fn statements(kernel: &Kernel, body: &[StmtId]) -> Vec<StmtId> {
+    let mut all = Vec::new();
+    each(kernel, body, &mut |stmt| all.push(stmt));
+    all
+}
+
 /// Whether two expressions without loads are written alike.
 pub(crate) fn alike(kernel: &Kernel, a: ExprId, b: ExprId) -> bool {
     let (left, right) = (&kernel.exprs[a], &kernel.exprs[b]);
@@ -408,7 +407,7 @@ pub(crate) fn alike(kernel: &Kernel, a: ExprId, b: ExprId) -> bool {
 /// The expressions of a statement, those of nested statements and what is constant excepted.
 pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
     let mut all = Vec::new();
-    kernel.stmts[stmt].kind.parts(&mut |part| match part {
+    kernel.stmts[stmt].kind.each_part(&mut |part| match part {
         StmtPart::Value(value) => all.push(value),
         StmtPart::Element(access, _) => all.extend(&kernel.accesses[access].indices),
         StmtPart::Tile(tile, _) => all.extend(tile.start.iter().chain(&tile.extents)),
@@ -424,10 +423,17 @@ pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
 }
 
 /// An expression and every part of it.
-pub(crate) fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)) {
+pub(crate) fn parts<'k>(kernel: &'k Kernel, expr: ExprId, f: &mut impl FnMut(&'k ExprKind)) {
     let kind = &kernel.exprs[expr].kind;
     f(kind);
     kind.operands(kernel, &mut |operand| parts(kernel, operand, f));
+}
+
+/// An expression and every part of it, as a list.
+pub(crate) fn expressions(kernel: &Kernel, expr: ExprId) -> Vec<&ExprKind> {
+    let mut all = Vec::new();
+    parts(kernel, expr, &mut |kind| all.push(kind));
+    all
 }
 
 /// Whether an expression mentions one of these variables.
@@ -474,7 +480,7 @@ pub(crate) fn variables(kernel: &Kernel, body: &[StmtId]) -> Vec<VarId> {
 pub(crate) fn accesses(kernel: &Kernel, body: &[StmtId]) -> Vec<AccessId> {
     let mut all = Vec::new();
     each(kernel, body, &mut |stmt| {
-        kernel.stmts[stmt].kind.parts(&mut |part| {
+        kernel.stmts[stmt].kind.each_part(&mut |part| {
             if let StmtPart::Element(access, _) = part {
                 all.push(access);
             }

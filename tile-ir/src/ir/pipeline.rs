@@ -350,7 +350,7 @@ impl<'k> Leading<'k> {
             let kernel = self.kernel;
             let mut bound = BTreeSet::new();
             each(kernel, outermost(kernel, self.index).as_slice(), &mut |stmt| {
-                kernel.stmts[stmt].kind.parts(&mut |part| {
+                kernel.stmts[stmt].kind.each_part(&mut |part| {
                     if let StmtPart::Binds(var) = part {
                         bound.insert(var);
                     }
@@ -422,7 +422,7 @@ pub(crate) fn is_index(kernel: &Kernel, index: VarId, expr: ExprId) -> bool {
             written |= mode != AccessMode::Read && matches!(place, Place::Buffer(buffer) if read.contains(&buffer));
         };
         each(kernel, outermost(kernel, index).as_slice(), &mut |stmt| {
-            kernel.stmts[stmt].kind.parts(&mut |part| match part {
+            kernel.stmts[stmt].kind.each_part(&mut |part| match part {
                 StmtPart::Element(access, mode) => touch(kernel.accesses[access].place, mode),
                 StmtPart::Tile(tile, mode) => touch(tile.place, mode),
                 StmtPart::Array(buffer, mode) => touch(Place::Buffer(buffer), mode),

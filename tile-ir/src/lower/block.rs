@@ -8,7 +8,7 @@
 
 use super::class;
 use super::schedule::Layouts;
-use super::uses::{accesses, allocated, each, touches};
+use super::uses::{accesses, allocated, statements, touches};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
 use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, SharedLayout, WarpGrid};
@@ -135,10 +135,9 @@ struct Inference<'k> {
 impl<'k> Inference<'k> {
     /// What is known so far, and all statements.
     fn new(kernel: &'k BoundKernel, block: Block) -> (Inference<'k>, Vec<StmtId>) {
-        let mut statements = Vec::new();
-        each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
         let (sources, turned) = (BTreeMap::new(), BTreeSet::new());
-        (Inference { kernel, block, sources, all: Vec::new(), blocks: None, turned }, statements)
+        let this = Inference { kernel, block, sources, all: Vec::new(), blocks: None, turned };
+        (this, statements(kernel, &kernel.body))
     }
 
     fn warps(&self) -> u32 {
@@ -687,8 +686,7 @@ fn groups(kernel: &BoundKernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<Buffe
     for &stmt in statements {
         let kind = &kernel.stmts[stmt].kind;
         let buffers: Vec<BufferId> = if let StmtKind::Parallel { body, .. } = kind {
-            let places = accesses(kernel, body).into_iter().map(|access| kernel.accesses[access].place);
-            places.filter_map(|p| if let Place::Buffer(b) = p { Some(b) } else { None }).collect()
+            accesses(kernel, body).into_iter().filter_map(|access| kernel.accesses[access].place.buffer()).collect()
         } else if let StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) = kind
             && kernel.buffers[*dst].extents.len() == 1
         {

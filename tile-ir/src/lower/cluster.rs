@@ -9,7 +9,7 @@
 //! into the author's array, which nothing before it uses, and which is written once.
 
 use super::*;
-use crate::layout::Index;
+use crate::layout::{Fragment, Index};
 
 /// Where the tiles of a cluster's other blocks arrive.
 #[derive(Clone, Copy, Debug)]
@@ -201,9 +201,8 @@ impl Lowering<'_> {
         let first = self.eval(first);
         let offset = match (self.layouts.shared.get(&array).copied(), self.kernel.buffer_extents(array)) {
             (Some(layout), [_, columns]) => {
-                let [row, column] = [first / *columns, first % *columns].map(|index| self.eval(index));
-                let offset = layout.offset(crate::layout::Formula::Symbol(0), crate::layout::Formula::Symbol(1));
-                self.formula(&offset.over(layout.dtype().bytes()), &[row, column])
+                let bytes = layout.dtype().bytes();
+                self.formula([first / *columns, first % *columns], |[row, col]| layout.offset(row, col).over(bytes))
             }
             _ => first,
         };
@@ -219,12 +218,11 @@ impl Lowering<'_> {
     }
 
     /// The first register of a piece.
-    fn piece_start(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, piece: ValueId) -> ValueId {
-        let first = self.binary(BinaryOp::Mul, piece, exchange.width);
-        self.formula(&layout.held(crate::layout::Formula::Symbol(0)), &[first])
+    fn piece_start(&mut self, exchange: &Exchange, layout: &Fragment, piece: ValueId) -> ValueId {
+        self.formula([piece * exchange.width], |[first]| layout.held(first))
     }
 
-    fn send(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, sender: ValueId) {
+    fn send(&mut self, exchange: &Exchange, layout: &Fragment, sender: ValueId) {
         self.unrolled("i", exchange.pieces, |l, piece| {
             let memory = l.piece_at(exchange, sender, piece);
             let start = l.piece_start(exchange, layout, piece);
@@ -234,7 +232,7 @@ impl Lowering<'_> {
         });
     }
 
-    fn take(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, op: ReduceOp, sender: ValueId) {
+    fn take(&mut self, exchange: &Exchange, layout: &Fragment, op: ReduceOp, sender: ValueId) {
         let local = exchange.local;
         let part = self.out.local("part", self.out.program.locals[local].dtype, exchange.width);
         self.unrolled("i", exchange.pieces, |l, piece| {

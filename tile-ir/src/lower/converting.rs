@@ -43,12 +43,12 @@ fn loads(kernel: &BoundKernel) -> BTreeMap<StmtId, Loads> {
         }
     }
     let mut found = BTreeMap::new();
-    parts::each(kernel, &kernel.body, &mut |stmt| {
-        let StmtKind::For { var, kind, body, .. } = &kernel.stmts[stmt].kind else { return };
+    for stmt in uses::statements(kernel, &kernel.body) {
+        let StmtKind::For { var, kind, body, .. } = &kernel.stmts[stmt].kind else { continue };
         let stages = match kind {
             LoopKind::Pipelined { stages, .. } => Some(uses::constant(kernel, *stages).unwrap_or(1)),
             LoopKind::Serial { .. } => None,
-            LoopKind::Unroll | LoopKind::Vectorized => return,
+            LoopKind::Unroll | LoopKind::Vectorized => continue,
         };
         let leading = pipeline::split(kernel, *var, body).loads;
         let converts = |stmt: &StmtId| {
@@ -64,7 +64,7 @@ fn loads(kernel: &BoundKernel) -> BTreeMap<StmtId, Loads> {
         if !copies.is_empty() {
             found.insert(stmt, Loads { stages, leading, copies });
         }
-    });
+    }
     found
 }
 

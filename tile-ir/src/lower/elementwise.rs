@@ -6,10 +6,10 @@
 //! condition is the same for all elements is then one branch a chunk, not one an element.
 
 use super::fragment::Registers;
-use super::uses::{accesses, depends, each};
+use super::uses::{accesses, declared, depends, expressions, statements};
 use super::*;
-use crate::ir::parts::{parts, roots};
-use crate::layout::{Formula, Fragment};
+use crate::ir::parts::roots;
+use crate::layout::Fragment;
 
 /// Most elements of a chunk: as many loads may be in flight.
 const CHUNK: u32 = 16;
@@ -32,11 +32,8 @@ struct Chunk<'a> {
 impl<'a> Lowering<'a> {
     /// The fragment that a `parallel` loop works on: any whose elements its body accesses, a tile rather than its rows.
     pub(super) fn fragment_of(&self, body: &[StmtId]) -> Option<BufferId> {
-        let fragment = |access: &AccessId| match self.kernel.accesses[*access].place {
-            Place::Buffer(buffer) if self.kernel.buffers[buffer].scope == Scope::Fragment => Some(buffer),
-            _ => None,
-        };
-        let all: Vec<BufferId> = accesses(self.kernel, body).iter().filter_map(fragment).collect();
+        let fragment = |access: AccessId| self.fragment_at(self.kernel.accesses[access].place);
+        let all: Vec<BufferId> = accesses(self.kernel, body).into_iter().filter_map(fragment).collect();
         let tile = all.iter().find(|buffer| self.kernel.buffers[**buffer].extents.len() > 1);
         tile.or(all.first()).copied()
     }
@@ -51,11 +48,7 @@ impl<'a> Lowering<'a> {
         let registers = layout.held_registers();
         let count = (1..=CHUNK).rev().find(|n| registers.is_multiple_of(*n)).unwrap_or(1);
         let mut own: BTreeSet<VarId> = vars.iter().copied().collect();
-        each(kernel, body, &mut |stmt| {
-            if let StmtKind::Let { var, .. } = kernel.stmts[stmt].kind {
-                own.insert(var);
-            }
-        });
+        own.extend(statements(kernel, body).into_iter().filter_map(|stmt| declared(kernel, stmt)));
         let chunk = Chunk { layout, vars, body, own, first: self.int(0), count };
         let marked = self.stores_beyond_registers(body);
         if let Some(cond) = self.row_condition(vars, body).filter(|_| !marked && layout.is_whole()) {
@@ -130,13 +123,10 @@ impl<'a> Lowering<'a> {
     /// meet in nothing but what they read.
     fn is_statement_wise(&self, body: &[StmtId], own: &BTreeSet<VarId>) -> bool {
         let kernel = self.kernel;
-        let mut apart = accesses(kernel, body).iter().all(|access| match kernel.accesses[*access].place {
-            Place::Buffer(buffer) => kernel.buffers[buffer].scope != Scope::Local,
-            Place::Tensor(_) => true,
-        });
-        each(kernel, body, &mut |stmt| {
+        let is_local = |access: AccessId| kernel.scope_of(kernel.accesses[access].place) == Some(Scope::Local);
+        let is_apart = |stmt: StmtId| {
             let kind = &kernel.stmts[stmt].kind;
-            apart &= if let StmtKind::Let { var, value } = kind {
+            if let StmtKind::Let { var, value } = kind {
                 // An index is inlined where it is used.
                 kernel.vars[*var].ty != Type::Index
                     || kernel.vars[*var].kind != VarKind::Mut && value.is_some_and(|value| !self.loads(value))
@@ -144,24 +134,18 @@ impl<'a> Lowering<'a> {
                 own.contains(var)
             } else {
                 matches!(kind, StmtKind::Store { .. } | StmtKind::If { .. })
-            };
-        });
-        apart
+            }
+        };
+        !accesses(kernel, body).into_iter().any(is_local) && statements(kernel, body).into_iter().all(is_apart)
     }
 
     pub(super) fn loads(&self, expr: ExprId) -> bool {
-        let mut loads = false;
-        parts(self.kernel, expr, &mut |kind| loads |= matches!(kind, ExprKind::Load(_)));
-        loads
+        expressions(self.kernel, expr).into_iter().any(|kind| matches!(kind, ExprKind::Load(_)))
     }
 
     /// Whether a condition is the same for all elements: it loads nothing and mentions no variable of `own`.
     fn is_uniform(&self, cond: ExprId, own: &BTreeSet<VarId>) -> bool {
-        let mut uniform = !self.loads(cond);
-        parts(self.kernel, cond, &mut |kind| {
-            uniform &= !matches!(kind, ExprKind::Var(var) if own.contains(var));
-        });
-        uniform
+        !self.loads(cond) && !depends(self.kernel, cond).iter().any(|var| own.contains(var))
     }
 
     /// A statement for all elements, then the next; those between two branches together.
@@ -195,20 +179,12 @@ impl<'a> Lowering<'a> {
             return;
         }
         let mut elsewhere: BTreeSet<VarId> = BTreeSet::new();
-        each(kernel, chunk.body, &mut |stmt| {
-            if run.contains(&stmt) {
-                return;
-            }
-            if let StmtKind::Assign { var, .. } = kernel.stmts[stmt].kind {
-                elsewhere.insert(var);
-            }
-            for root in roots(kernel, stmt) {
-                elsewhere.extend(depends(kernel, root));
-            }
-        });
+        for stmt in statements(kernel, chunk.body).into_iter().filter(|stmt| !run.contains(stmt)) {
+            elsewhere.extend(kernel.stmts[stmt].kind.sets());
+            elsewhere.extend(roots(kernel, stmt).into_iter().flat_map(|root| depends(kernel, root)));
+        }
         for &stmt in &run {
-            if let StmtKind::Let { var, .. } = kernel.stmts[stmt].kind
-                && elsewhere.contains(&var)
+            if let Some(var) = declared(kernel, stmt).filter(|var| elsewhere.contains(var))
                 && let Some(dtype) = kernel.vars[var].ty.dtype()
             {
                 let local = self.local(&kernel.vars[var].name, dtype, chunk.count);
@@ -224,7 +200,7 @@ impl<'a> Lowering<'a> {
         let marked = self.stores_beyond_registers(chunk.body);
         self.unrolled("i", chunk.count, |l, element| {
             let held = l.binary(BinaryOp::Add, chunk.first, element);
-            let register = l.formula(&chunk.layout.held(Formula::Symbol(0)), &[held]);
+            let register = l.formula([held], |[held]| chunk.layout.held(held));
             l.mark(marked, Elements::At(held));
             let position = l.element_position(&chunk.layout, register);
             for (&var, value) in chunk.vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
@@ -241,14 +217,14 @@ impl<'a> Lowering<'a> {
     fn read_beside_fragments(&self, body: &[StmtId]) -> BTreeSet<VarId> {
         let kernel = self.kernel;
         let mut left: Vec<ExprId> = Vec::new();
-        each(kernel, body, &mut |stmt| {
+        for stmt in statements(kernel, body) {
             if let StmtKind::Store { access, value } = &kernel.stmts[stmt].kind {
                 left.push(*value);
                 left.extend(self.named_indices(*access));
             } else {
                 left.extend(roots(kernel, stmt));
             }
-        });
+        }
         let mut read = BTreeSet::new();
         while let Some(expr) = left.pop() {
             match &kernel.exprs[expr].kind {
@@ -268,7 +244,7 @@ impl<'a> Lowering<'a> {
     /// The indices of an access; none of a fragment's, nor of what is held in registers.
     fn named_indices(&self, access: AccessId) -> Vec<ExprId> {
         let Access { place, indices, .. } = &self.kernel.accesses[access];
-        let is_register = matches!(place, Place::Buffer(buffer) if self.fragments[*buffer].is_some());
+        let is_register = place.buffer().is_some_and(|buffer| self.fragments[buffer].is_some());
         if is_register || self.held_access(access).is_some() { Vec::new() } else { indices.clone() }
     }
 }

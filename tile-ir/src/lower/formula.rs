@@ -5,8 +5,29 @@ use crate::layout::index::Build;
 use crate::layout::{Formula, Operation};
 
 impl Lowering<'_> {
+    /// The value of a layout's formula of these values.
+    pub(super) fn formula<const N: usize>(
+        &mut self,
+        of: [impl Into<Term>; N],
+        formula: impl FnOnce([Formula; N]) -> Formula,
+    ) -> ValueId {
+        let [value] = self.formulas(of, |symbols| [formula(symbols)]);
+        value
+    }
+
+    /// The values of several of a layout's formulas of these values.
+    pub(super) fn formulas<const N: usize, const M: usize>(
+        &mut self,
+        of: [impl Into<Term>; N],
+        formulas: impl FnOnce([Formula; N]) -> [Formula; M],
+    ) -> [ValueId; M] {
+        let of = of.map(|term| self.eval(term));
+        let symbols = std::array::from_fn(|number| Formula::Symbol(number as u32));
+        formulas(symbols).map(|formula| self.rebuilt(&formula, &of))
+    }
+
     /// The value of a layout's formula; symbol `n` of it stands for `symbols[n]`.
-    pub(super) fn formula(&mut self, formula: &Formula, symbols: &[ValueId]) -> ValueId {
+    pub(super) fn rebuilt(&mut self, formula: &Formula, symbols: &[ValueId]) -> ValueId {
         formula.rebuild(&mut Values { lowering: self, symbols })
     }
 }

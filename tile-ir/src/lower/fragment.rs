@@ -2,9 +2,10 @@
 //!
 //! Work on a fragment is a loop over a thread's registers; the layout says which row and column each of them is.
 
+use super::uses::{accesses, statements};
 use super::value::OpenAxis;
 use super::*;
-use crate::layout::{Formula, Fragment, Index};
+use crate::layout::{Fragment, Index};
 
 /// A fragment that has registers.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +59,7 @@ impl<'a> Lowering<'a> {
     fn each_held(&mut self, layout: &Fragment, width: u32, f: impl FnOnce(&mut Self, ValueId)) {
         self.where_held(layout, |l| {
             l.unrolled("i", layout.held_registers() / width, |l, index| {
-                let first = match width {
-                    1 => index,
-                    width => l.eval(index * width),
-                };
-                let register = l.formula(&layout.held(Formula::Symbol(0)), &[first]);
+                let register = l.formula([index * width], |[first]| layout.held(first));
                 f(l, register);
             });
         });
@@ -83,14 +80,13 @@ impl<'a> Lowering<'a> {
     /// registers is done by the first; what it writes it does not read (`analysis::parallel` refuses that).
     pub(super) fn parallel_slots(&mut self, layout: &Fragment, axis: u8, var: VarId, body: &'a [StmtId]) {
         let layout = *layout;
-        let held = |place: Place| matches!(place, Place::Buffer(b) if self.fragments[b].is_some());
-        let leaves = super::uses::accesses(self.kernel, body).iter().any(|a| !held(self.kernel.accesses[*a].place));
-        let mut changes = false;
-        super::uses::each(self.kernel, body, &mut |stmt| {
-            if let StmtKind::Store { access, .. } = self.kernel.stmts[stmt].kind {
-                changes |= held(self.kernel.accesses[access].place);
-            }
-        });
+        let kernel = self.kernel;
+        let held =
+            |access: AccessId| kernel.accesses[access].place.buffer().is_some_and(|b| self.fragments[b].is_some());
+        let leaves = accesses(kernel, body).into_iter().any(|access| !held(access));
+        let changes = statements(kernel, body)
+            .into_iter()
+            .any(|stmt| matches!(kernel.stmts[stmt].kind, StmtKind::Store { access, .. } if held(access)));
         let marked = self.stores_beyond_registers(body);
         self.mark(marked, Elements::Begin);
         self.unrolled("i", layout.slots(axis), |l, slot| {
@@ -150,30 +146,29 @@ impl<'a> Lowering<'a> {
                     l.op(OpKind::TransposeMatrix { reg, value });
                     value = l.read(reg);
                 }
-                let offset = l.formula(&Formula::Symbol(0).times(each).plus(word), &[i]);
+                let offset = l.formula([i], |[i]| i.times(each).plus(word));
                 l.put(words, offset, value);
             }
         });
     }
 
     /// Two 16-bit elements of a fragment as a word of a left operand ([`Fragment::left_word`]).
-    pub(super) fn left_word(&mut self, held: &Registers, block: ValueId, step: u32, word: u32) -> ValueId {
+    pub(super) fn left_word(&mut self, held: &Registers, block: impl Into<Term>, step: u32, word: u32) -> ValueId {
         let dtype = self.program.locals[held.local].dtype;
-        let first = self.formula(&held.layout.left_word(Formula::Symbol(0), step, word), &[block]);
+        let first = self.formula([block], |[block]| held.layout.left_word(block, step, word));
         let [low, high] = [0, 1].map(|by| self.get(held.local, first + by));
         self.push(ValueKind::Pack(dtype, low, high), ValueType::Element(Dtype::U32))
     }
 
     /// The register of a thread's first element in its row (axis 0) or column `slot`.
     pub(super) fn representative(&mut self, layout: &Fragment, axis: u8, slot: ValueId) -> ValueId {
-        self.formula(&layout.representative(axis, Formula::Symbol(0)), &[slot])
+        self.formula([slot], |[slot]| layout.representative(axis, slot))
     }
 
     /// Row and column of this thread's element `register`.
     pub(super) fn element_position(&mut self, layout: &Fragment, register: ValueId) -> [ValueId; 2] {
         let thread = self.compute_thread();
-        let (row, col) = layout.position(Formula::Symbol(0), Formula::Symbol(1));
-        [row, col].map(|formula| self.formula(&formula, &[thread, register]))
+        self.formulas([thread, register], |[thread, register]| layout.position(thread, register).into())
     }
 
     /// The thread's number among those that compute.

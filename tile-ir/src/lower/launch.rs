@@ -185,12 +185,11 @@ fn is_output(kernel: &BoundKernel, param: ParamId) -> bool {
         return false;
     }
     let of = |access: AccessId| kernel.accesses[access].place == place;
-    let mut used = kernel.exprs.values().any(|e| matches!(e.kind, ExprKind::Load(access) if of(access)));
-    for stmt in kernel.stmts.values() {
-        stmt.kind.parts(&mut |part| {
-            used |= matches!(part, StmtPart::Tile(tile, touch) if touch.reads() && tile.place == place)
-                || matches!(part, StmtPart::Element(access, touch) if touch.reads() && of(access));
-        });
-    }
-    !used
+    let is_used = |part| match part {
+        StmtPart::Tile(tile, touch) => touch.reads() && tile.place == place,
+        StmtPart::Element(access, touch) => touch.reads() && of(access),
+        _ => false,
+    };
+    !kernel.exprs.values().any(|e| matches!(e.kind, ExprKind::Load(access) if of(access)))
+        && !kernel.stmts.values().flat_map(|stmt| stmt.kind.parts()).any(is_used)
 }

@@ -136,6 +136,12 @@ impl Lowering<'_> {
         }
     }
 
+    /// The offset, in elements of so many bytes, that follows from a first one by a step.
+    pub(super) fn stepped_from(&mut self, first: ValueId, Step { xor, add }: Step, size: u32) -> ValueId {
+        let turned = if xor == 0 { first } else { self.binary(BinaryOp::BitXor, first, xor / size) };
+        self.binary(BinaryOp::Add, turned, add / size)
+    }
+
     /// The place of an offset in a slot, of an array that has several.
     pub(super) fn in_slot(&mut self, buffer: BufferId, offset: ValueId) -> ValueId {
         match self.slots[buffer] {
@@ -244,16 +250,15 @@ impl Lowering<'_> {
     /// The column and depth, in the array of a right operand, of those of the matrix that the row of a `[row, column]` is multiplied with.
     fn in_group(&mut self, b: &Side, [row, col]: [ValueId; 2], depth: ValueId) -> [ValueId; 2] {
         let Some(groups) = b.groups else { return [col, depth] };
-        let origin = groups.origin(Formula::Symbol(0)).map(|origin| self.formula(&origin, &[row]));
+        let origin = self.formulas([row], |[row]| groups.origin(row));
         [self.binary(BinaryOp::Add, origin[0], col), self.binary(BinaryOp::Add, origin[1], depth)]
     }
 
     /// Where element `depth` along K of row (or column) `line` of an operand is.
     fn operand_memory(&mut self, side: &Side, line: ValueId, depth: ValueId) -> Memory {
-        let tile = side.operand.tile;
         let line = side.period.map_or(line, |period| self.eval(line % period));
-        let offset = side.operand.offset(Formula::Symbol(0), Formula::Symbol(1)).over(tile.dtype().bytes());
-        let offset = self.formula(&offset, &[line, depth]);
+        let size = side.operand.tile.dtype().bytes();
+        let offset = self.formula([line, depth], |[line, depth]| side.operand.offset(line, depth).over(size));
         let offset = self.in_slot(side.buffer, offset);
         let space = self.space(Place::Buffer(side.buffer));
         self.at(space, offset)
@@ -352,7 +357,7 @@ impl<'s> Words<'s> {
         let mut word = 0;
         while let Some(access) = (word < self.fragment.words()).then(|| self.access(word)).flatten() {
             let offset = match self.step(&access, k) {
-                Some(step) => self.turned(l, step),
+                Some(step) => l.stepped_from(self.first, step, self.side.operand.tile.dtype().bytes()),
                 None => self.lane_offset(l, &access, k, thread),
             };
             let offset = l.in_slot(self.side.buffer, offset);
@@ -394,8 +399,8 @@ impl<'s> Words<'s> {
 
     /// The offset in a slot that a thread's lane names, in elements, as a value of the program.
     fn lane_offset(&self, l: &mut Lowering<'_>, access: &Access, k: u32, thread: ValueId) -> ValueId {
-        let offset = self.offset(access, k, Formula::Symbol(0));
-        l.formula(&offset.over(self.side.operand.tile.dtype().bytes()), &[thread])
+        let size = self.side.operand.tile.dtype().bytes();
+        l.formula([thread], |[thread]| self.offset(access, k, thread).over(size))
     }
 
     /// How every thread's offset follows from its first, if it does so by one step.
@@ -411,15 +416,6 @@ impl<'s> Words<'s> {
         let step = self.side.operand.tile.step(rows, cols)?;
         let fits = |thread| step.apply(self.offset(&first, 0, thread)) == self.offset(access, k, thread);
         (0..self.acc.threads()).all(fits).then_some(step)
-    }
-
-    fn turned(&self, l: &mut Lowering<'_>, step: Step) -> ValueId {
-        let size = self.side.operand.tile.dtype().bytes();
-        let mut offset = self.first;
-        if step.xor != 0 {
-            offset = l.binary(BinaryOp::BitXor, offset, step.xor / size);
-        }
-        l.binary(BinaryOp::Add, offset, step.add / size)
     }
 }
 

@@ -11,7 +11,7 @@
 //! it reads is clipped), it keeps its own indices, and nothing is predicated: that is what a plain GEMM needs.
 
 use super::builder::Builder;
-use super::uses::{accesses, depends_on, each};
+use super::uses::{accesses, depends_on, statements};
 use super::*;
 use crate::analysis::Bound;
 
@@ -80,41 +80,35 @@ impl Lowering<'_> {
             axes.iter().filter_map(|axis| Some((*vars.get(*axis)?, *extents.get(*axis)?))).collect();
         let of: Vec<VarId> = padded.iter().map(|(var, _)| *var).collect();
         let is_tensor = |access: AccessId| matches!(kernel.accesses[access].place, Place::Tensor(_));
-        let mut harmless = true;
-        each(kernel, &kernel.body, &mut |stmt| {
-            let kind = &kernel.stmts[stmt].kind;
-            kind.parts(&mut |part| {
-                harmless &= match part {
-                    StmtPart::Element(access, touch) => !touch.writes() || !is_tensor(access),
-                    StmtPart::Tile(tile, touch) => match tile.place {
-                        Place::Tensor(tensor) if touch.writes() => {
-                            padded.iter().all(|(var, extent)| self.lies_beyond(tensor, tile, *var, *extent))
-                        }
-                        Place::Tensor(_) | Place::Buffer(_) => true,
-                    },
-                    StmtPart::Report => false,
-                    StmtPart::Value(_)
-                    | StmtPart::Constant(_)
-                    | StmtPart::Array(..)
-                    | StmtPart::Binds(_)
-                    | StmtPart::Sets(_) => true,
-                    StmtPart::Body(_) | StmtPart::BlockCollective | StmtPart::WarpCollective => true,
-                    StmtPart::BlockBarrier | StmtPart::WarpBarrier => true,
-                };
-            });
+        let changes_nothing = |part: StmtPart<'_>| match part {
+            StmtPart::Element(access, touch) => !touch.writes() || !is_tensor(access),
+            StmtPart::Tile(tile, touch) => match tile.place {
+                Place::Tensor(tensor) if touch.writes() => {
+                    padded.iter().all(|(var, extent)| self.lies_beyond(tensor, tile, *var, *extent))
+                }
+                Place::Tensor(_) | Place::Buffer(_) => true,
+            },
+            StmtPart::Report => false,
+            StmtPart::Value(_) | StmtPart::Constant(_) | StmtPart::Array(..) | StmtPart::Body(_) => true,
+            StmtPart::Binds(_) | StmtPart::Sets(_) | StmtPart::BlockCollective | StmtPart::WarpCollective => true,
+            StmtPart::BlockBarrier | StmtPart::WarpBarrier => true,
+        };
+        let stays_inside = |stmt: StmtId| {
+            let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind else { return true };
             // TMA clips what it loads into slots.
-            if let StmtKind::Tile(TileOp::Copy { src, dst: TileRef { place: Place::Buffer(buffer), .. }, .. }) = kind
-                && matches!(src.place, Place::Tensor(_))
-                && kernel.buffers[*buffer].scope != Scope::Shared
+            if matches!(src.place, Place::Buffer(_)) || matches!(kernel.scope_of(dst.place), None | Some(Scope::Shared))
             {
-                let facts = self.analysis.copies.get(&stmt);
-                harmless &= src.start.iter().enumerate().all(|(axis, start)| {
-                    !depends_on(kernel, *start, &of)
-                        || facts.is_some_and(|f| f.src.get(axis).is_some_and(|bound| *bound != Bound::Proven))
-                });
+                return true;
             }
-        });
-        harmless
+            let facts = self.analysis.copies.get(&stmt);
+            src.start.iter().enumerate().all(|(axis, start)| {
+                !depends_on(kernel, *start, &of)
+                    || facts.is_some_and(|f| f.src.get(axis).is_some_and(|bound| *bound != Bound::Proven))
+            })
+        };
+        let harmless =
+            |stmt: StmtId| kernel.stmts[stmt].kind.parts().into_iter().all(changes_nothing) && stays_inside(stmt);
+        statements(kernel, &kernel.body).into_iter().all(harmless)
             && accesses(kernel, &kernel.body).into_iter().filter(|access| is_tensor(*access)).all(|access| {
                 let indices = kernel.accesses[access].indices.iter().enumerate();
                 let mut moved = indices.filter(|(_, index)| depends_on(kernel, **index, &of));

@@ -8,7 +8,7 @@
 use super::fragment::Registers;
 use super::*;
 use crate::ir::reduction::{ATOM, CHUNK, PARTS};
-use crate::layout::{Formula, Fragment, Index};
+use crate::layout::{Fragment, Index};
 
 /// Atoms of a chunk.
 const ATOMS: u32 = CHUNK / ATOM;
@@ -77,8 +77,9 @@ impl Lowering<'_> {
         // Where the chunks of a row begin, and this thread's part in them.
         let slot = |l: &mut Self, row: ValueId, chunk: ValueId| {
             let thread = l.compute_thread();
-            let at = Formula::Symbol(0).times(all_chunks).add(Formula::Symbol(1)).times(PARTS);
-            let offset = l.formula(&at.add(Formula::Symbol(2).and(PARTS - 1)), &[row, chunk, thread]);
+            let offset = l.formula([row, chunk, thread], |[row, chunk, thread]| {
+                row.times(all_chunks).add(chunk).times(PARTS).add(thread.and(PARTS - 1))
+            });
             l.at(scratch.map_or(Space::Local(src.local), Space::Shared), offset)
         };
         self.unrolled("i", layout.slots(0), |l, index| {
@@ -104,7 +105,7 @@ impl Lowering<'_> {
                 if split {
                     let register = l.eval(first + atoms.start * 4);
                     let [row, col] = l.element_position(&layout, register);
-                    let number = l.formula(&Formula::Symbol(0).over(CHUNK), &[col]);
+                    let number = l.formula([col], |[col]| col.over(CHUNK));
                     let memory = slot(l, row, number);
                     l.store(memory, sum);
                 } else {
@@ -182,7 +183,7 @@ impl Lowering<'_> {
         let pitch = layout.cols() + u32::from(axis == 1);
         let scratch = self.shared_array("spilled", dtype, layout.rows() * pitch, true);
         let at = move |l: &mut Self, position: [ValueId; 2]| {
-            let offset = l.formula(&Formula::Symbol(0).times(pitch).add(Formula::Symbol(1)), &position);
+            let offset = l.formula(position, |[row, col]| row.times(pitch).add(col));
             l.at(scratch, offset)
         };
         self.unrolled("i", layout.registers(), |l, register| {

@@ -1,7 +1,7 @@
 //! Tile operations: `parallel`, `copy`, `fill`, spread over the block's threads in linear order, so that neighbouring
 //! threads touch neighbouring elements.
 
-use super::uses::each;
+use super::uses::statements;
 use super::value::OpenAxis;
 use super::*;
 use crate::analysis::Bound;
@@ -106,16 +106,12 @@ impl Lowering<'_> {
     /// Whether a `parallel` body stores where another of its elements may: then the elements are marked.
     pub(super) fn stores_beyond_registers(&self, body: &[StmtId]) -> bool {
         let kernel = self.kernel;
-        let mut stores = false;
-        each(kernel, body, &mut |stmt| {
-            if let StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } = &kernel.stmts[stmt].kind {
-                stores |= match kernel.accesses[*access].place {
-                    Place::Tensor(_) => true,
-                    Place::Buffer(buffer) => kernel.buffers[buffer].scope == Scope::Shared,
-                };
-            }
-        });
-        stores
+        let is_others =
+            |access: AccessId| matches!(kernel.scope_of(kernel.accesses[access].place), None | Some(Scope::Shared));
+        statements(kernel, body).into_iter().any(|stmt| {
+            matches!(kernel.stmts[stmt].kind,
+                StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } if is_others(access))
+        })
     }
 
     /// Says where a `parallel` loop stands, if its elements are marked.
@@ -170,7 +166,7 @@ impl Lowering<'_> {
             return self.load_fragment(fragment, src, &src_open);
         }
         // A per-thread array is copied by its thread; anything else by the block together.
-        let cooperative = ![src, dst].iter().any(|t| self.is_local_place(t.place));
+        let cooperative = ![src, dst].iter().any(|tile| self.kernel.scope_of(tile.place) == Some(Scope::Local));
         if let Some(width) = self.asynchronous_width(stmt) {
             return self.asynchronous_tile(src, dst, [&src_open, &dst_open], &facts.extents, width);
         }
@@ -278,15 +274,9 @@ impl Lowering<'_> {
         }
     }
 
-    fn fragment_at(&self, place: Place) -> Option<BufferId> {
-        match place {
-            Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Fragment => Some(b),
-            _ => None,
-        }
-    }
-
-    fn is_local_place(&self, place: Place) -> bool {
-        matches!(place, Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Local)
+    /// The fragment that a place is.
+    pub(super) fn fragment_at(&self, place: Place) -> Option<BufferId> {
+        place.buffer().filter(|buffer| self.kernel.buffers[*buffer].scope == Scope::Fragment)
     }
 }
 

@@ -1,20 +1,14 @@
 //! What expressions and statements are made of.
 
-use crate::ir::parts::parts;
 use crate::ir::*;
 
 pub(super) use crate::ir::effects::{mentions, touches};
-pub(super) use crate::ir::parts::{accesses, each, variables};
+pub(super) use crate::ir::parts::{accesses, expressions, statements, variables};
 
 /// The variables that an expression reads.
 pub(super) fn depends(kernel: &BoundKernel, expr: ExprId) -> Vec<VarId> {
-    let mut all = Vec::new();
-    parts(kernel, expr, &mut |kind| {
-        if let ExprKind::Var(var) = kind {
-            all.push(*var);
-        }
-    });
-    all
+    let read = |kind: &ExprKind| if let ExprKind::Var(var) = kind { Some(*var) } else { None };
+    expressions(kernel, expr).into_iter().filter_map(read).collect()
 }
 
 /// The variable that a statement declares, if it is a `let`.
@@ -25,13 +19,8 @@ pub(super) fn declared(kernel: &Kernel, stmt: StmtId) -> Option<VarId> {
 
 /// The arrays of a scope that statements allocate, in the order of the program.
 pub(super) fn allocated(kernel: &BoundKernel, scope: Scope) -> Vec<BufferId> {
-    let mut all = Vec::new();
-    each(kernel, &kernel.body, &mut |stmt| {
-        if let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind {
-            all.extend((kernel.buffers[buffer].scope == scope).then_some(buffer));
-        }
-    });
-    all
+    let all = statements(kernel, &kernel.body).into_iter().filter_map(|stmt| kernel.stmts[stmt].kind.allocates());
+    all.filter(|array| kernel.buffers[*array].scope == scope).collect()
 }
 
 /// Puts statements before another one and behind it, wherever that stands.
@@ -48,8 +37,7 @@ pub(super) fn put_beside(kernel: &mut Kernel, at: StmtId, before: &[StmtId], beh
 
 /// The statement that allocates an array.
 pub(super) fn allocation(kernel: &Kernel, array: BufferId) -> Option<StmtId> {
-    let allocates = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Alloc { buffer } if buffer == array);
-    kernel.stmts.iter().find(|(_, stmt)| allocates(stmt)).map(|(id, _)| id)
+    kernel.stmts.keys().find(|stmt| kernel.stmts[*stmt].kind.allocates() == Some(array))
 }
 
 /// The value of a constant number.

@@ -1,7 +1,6 @@
 //! Expressions to values, and accesses to addresses with their guards.
 
 use super::*;
-use crate::layout::Formula;
 
 /// An axis on which an index was not proven in bounds.
 #[derive(Clone, Copy, Debug)]
@@ -234,7 +233,7 @@ impl Lowering<'_> {
             && let Some(registers) = self.fragments[buffer]
         {
             let Some(axis) = registers.kept else { return register };
-            return self.formula(&layout.slot(axis, Formula::Symbol(0)), &[register]);
+            return self.formula([register], |[register]| layout.slot(axis, register));
         }
         let Some((&last, outer)) = indices.split_last() else {
             self.bug("an access without an index");
@@ -255,8 +254,7 @@ impl Lowering<'_> {
         match place {
             Place::Buffer(buffer) => {
                 if let (Some(layout), [row, col]) = (self.layouts.shared.get(&buffer).copied(), indices) {
-                    let place = layout.place(Formula::Symbol(0), Formula::Symbol(1));
-                    return self.formula(&place, &[*row, *col]);
+                    return self.formula([*row, *col], |[row, col]| layout.place(row, col));
                 }
                 let extents = self.kernel.buffer_extents(buffer);
                 let mut offset = indices[0];

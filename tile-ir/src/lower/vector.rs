@@ -177,8 +177,7 @@ impl Lowering<'_> {
     }
 
     fn is_local(&self, access: AccessId) -> bool {
-        matches!(self.kernel.accesses[access].place,
-            Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Local)
+        self.kernel.scope_of(self.kernel.accesses[access].place) == Some(Scope::Local)
     }
 
     /// Whether the access moves with the loop.

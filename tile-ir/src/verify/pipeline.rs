@@ -87,7 +87,7 @@ pub(super) fn unsteady(kernel: &Kernel, stmt: StmtId, moving: Moving) -> Diagnos
     let own = |var| {
         let mut own = false;
         each(kernel, &[stmt], &mut |s| {
-            kernel.stmts[s].kind.parts(&mut |part| own |= matches!(part, StmtPart::Binds(v) if v == var));
+            kernel.stmts[s].kind.each_part(&mut |part| own |= matches!(part, StmtPart::Binds(v) if v == var));
         });
         own
     };

@@ -91,7 +91,7 @@ impl Walk<'_, '_> {
         }
         let collective = |e: &Effect| matches!(e, Effect::BlockCollective | Effect::WarpCollective);
         let mut is_tile = matches!(kind, StmtKind::Alloc { .. }) || effects(kernel, stmt).iter().any(collective);
-        kind.parts(&mut |part| {
+        kind.each_part(&mut |part| {
             is_tile |= matches!(part, StmtPart::Tile(..) | StmtPart::Array(..));
         });
         if is_tile {

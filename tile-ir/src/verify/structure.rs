@@ -469,7 +469,7 @@ impl Checker<'_> {
 
     fn statement(&self, kind: &StmtKind) -> Checked {
         let mut found = Ok(());
-        kind.parts(&mut |part| {
+        kind.each_part(&mut |part| {
             if found.is_ok() {
                 found = self.part(kind, part);
             }

@@ -115,7 +115,7 @@ fn exchange(kernel: &Kernel, stmt: StmtId, [src, dst]: [BufferId; 2], all: &mut 
         if reached || before.is_some() || matches!(kind, StmtKind::Alloc { .. }) {
             return;
         }
-        kind.parts(&mut |part| {
+        kind.each_part(&mut |part| {
             let touches = match part {
                 StmtPart::Element(access, _) => kernel.accesses[access].place == Place::Buffer(dst),
                 StmtPart::Tile(tile, _) => tile.place == Place::Buffer(dst),
@@ -153,7 +153,7 @@ fn elements<'k>(kernel: &'k Kernel, body: &'k [StmtId], around: Around<'k>, all:
             });
         }
         let kind = &kernel.stmts[stmt].kind;
-        kind.parts(&mut |part| {
+        kind.each_part(&mut |part| {
             let StmtPart::Element(access, touch) = part else { return };
             match (touch, fragment(kernel, kernel.accesses[access].place)) {
                 (AccessMode::Atomic, Some(name)) => {

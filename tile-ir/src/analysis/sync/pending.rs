@@ -167,7 +167,7 @@ impl<'k> Walk<'k> {
                 inner.into_iter().for_each(|(buffer, bits)| self.touch(Place::Buffer(buffer), bits, pending));
             }
             // The sum of a product, and what a cluster reduces, are in registers.
-            StmtKind::Tile(op) => op.parts(&mut |part| {
+            StmtKind::Tile(op) => op.each_part(&mut |part| {
                 let bits = |touch: AccessMode| match touch {
                     AccessMode::Read => TILE_READ,
                     AccessMode::Write => TILE_WRITE,

@@ -119,7 +119,7 @@ impl<'k> Walk<'k> {
             tiles::in_cluster(self, stmt, *src);
             tiles::cluster_exchange(self, stmt, [*src, *dst]);
         }
-        op.parts(&mut |part| {
+        op.each_part(&mut |part| {
             if let StmtPart::Value(value) = part {
                 self.eval(value);
             } else if let StmtPart::Array(array, touch) = part {

@@ -125,28 +125,17 @@ fn drop_unused(from: &Kernel, to: &mut Kernel) {
 
 /// The arrays that a statement or an access of `kernel` names.
 fn used_arrays(kernel: &Kernel) -> BTreeSet<BufferId> {
-    let mut places: Vec<Place> = kernel.accesses.values().map(|access| access.place).collect();
-    for stmt in kernel.stmts.values() {
-        stmt.kind.parts(&mut |part| {
-            if let StmtPart::Tile(tile, _) = part {
-                places.push(tile.place);
-            } else if let StmtPart::Array(buffer, _) = part {
-                places.push(Place::Buffer(buffer));
-            }
-        });
-    }
-    places.into_iter().filter_map(|place| if let Place::Buffer(buffer) = place { Some(buffer) } else { None }).collect()
+    let named = kernel.stmts.values().flat_map(|stmt| stmt.kind.parts()).filter_map(|part| match part {
+        StmtPart::Tile(tile, _) => tile.place.buffer(),
+        StmtPart::Array(buffer, _) => Some(buffer),
+        _ => None,
+    });
+    named.chain(kernel.accesses.values().filter_map(|access| access.place.buffer())).collect()
 }
 
 /// The variables that an expression of `kernel` reads, the values of the `dropped` declarations left out.
 fn read_variables(kernel: &Kernel, dropped: &BTreeSet<StmtId>) -> BTreeSet<VarId> {
-    let copies: BTreeSet<ExprId> = dropped
-        .iter()
-        .filter_map(|&stmt| {
-            let StmtKind::Let { value, .. } = kernel.stmts[stmt].kind else { return None };
-            value
-        })
-        .collect();
+    let copies: BTreeSet<ExprId> = dropped.iter().flat_map(|stmt| kernel.stmts[*stmt].kind.values()).collect();
     let read = kernel.exprs.iter().filter(|(id, _)| !copies.contains(id));
     read.filter_map(|(_, expr)| if let ExprKind::Var(var) = expr.kind { Some(var) } else { None }).collect()
 }
@@ -253,7 +242,7 @@ impl Binder<'_> {
                 ParamKind::Absent => ParamKind::Absent,
                 ParamKind::Tensor { .. } if self.instance.absent.contains(&id) => ParamKind::Absent,
                 ParamKind::Tensor { dtype, shape, mutable, optional: _ } => {
-                    let shape = shape.iter().map(|extent| self.extent(*extent, param.span)).collect();
+                    let shape = shape.iter().map(|extent| self.extent(*extent)).collect();
                     ParamKind::Tensor { dtype: self.dtype(*dtype), shape, mutable: *mutable, optional: false }
                 }
             };
@@ -267,7 +256,7 @@ impl Binder<'_> {
         }
     }
 
-    fn extent(&mut self, extent: Extent, _span: SpanId) -> Extent {
+    fn extent(&mut self, extent: Extent) -> Extent {
         match extent {
             Extent::Dim(dim) => Extent::Dim(dim),
             Extent::Fixed(expr) => Extent::Fixed(self.constant(expr, "a fixed extent")),

@@ -25,7 +25,7 @@
 //! without a target: what is computed is the same on each of them, bit by bit, and in both simulators. [`remarks`] says what was done and
 //! why a loop that is nearly of this form was left.
 
-use crate::ir::parts::{accesses, each, loads, parts};
+use crate::ir::parts::{accesses, expressions, loads, statements};
 use crate::ir::reduction::{PARTS, WARP};
 use crate::ir::*;
 use crate::layout::MmaInput;
@@ -55,7 +55,7 @@ pub(super) fn sums(kernel: &mut Kernel) {
 /// be rewritten.
 pub(in crate::lower) fn remarks(kernel: &Kernel) -> Vec<(SpanId, String)> {
     let mut all = Vec::new();
-    each(kernel, &kernel.body, &mut |stmt| {
+    for stmt in statements(kernel, &kernel.body) {
         let Stmt { kind, span } = &kernel.stmts[stmt];
         if let StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) = kind
             && kernel.buffers[*dst].extents.len() == 2
@@ -65,7 +65,7 @@ pub(in crate::lower) fn remarks(kernel: &Kernel) -> Vec<(SpanId, String)> {
                 format!("the loop adds up the rows of `{tile}` in four parts, which are combined once behind it");
             all.push((*span, text));
         }
-    });
+    }
     let left = found(kernel).into_iter().filter_map(|(span, found)| found.err().map(|reason| (span, reason)));
     all.extend(left.map(|(span, reason)| (span, format!("the lanes of a row are combined in every step: {reason}"))));
     all
@@ -118,24 +118,17 @@ fn is_loop(kernel: &Kernel, stmt: StmtId) -> bool {
 
 /// The first loop over rows in a loop's body that stores to a total what it reads of the same total and of `here`, and that total.
 fn updates(kernel: &Kernel, around: StmtId, here: BufferId) -> Option<(StmtId, BufferId)> {
-    let mut first = None;
-    each(kernel, &[around], &mut |stmt| {
-        let StmtKind::Parallel { vars, body, .. } = &kernel.stmts[stmt].kind else { return };
-        if vars.len() != 1 {
-            return;
-        }
-        each(kernel, body, &mut |inner| {
-            if let StmtKind::Store { access, value } = kernel.stmts[inner].kind
-                && let Place::Buffer(total) = kernel.accesses[access].place
-                && kernel.buffers[total].scope == Scope::Fragment
-                && total != here
-                && [total, here].iter().all(|buffer| loads(kernel, value, *buffer))
-            {
-                first = first.or(Some((stmt, total)));
-            }
-        });
-    });
-    first
+    let total = |stmt: StmtId| {
+        let StmtKind::Store { access, value } = kernel.stmts[stmt].kind else { return None };
+        let total = kernel.accesses[access].place.buffer()?;
+        let is_total = total != here && kernel.buffers[total].scope == Scope::Fragment;
+        (is_total && [total, here].iter().all(|buffer| loads(kernel, value, *buffer))).then_some(total)
+    };
+    statements(kernel, &[around]).into_iter().find_map(|stmt| {
+        let StmtKind::Parallel { vars, body, .. } = &kernel.stmts[stmt].kind else { return None };
+        let found = statements(kernel, body).into_iter().find_map(total);
+        Some((stmt, found.filter(|_| vars.len() == 1)?))
+    })
 }
 
 /// Whether a reduction of a tile by an operator, which stands at the end of a path, may leave parts; else why not.
@@ -183,13 +176,9 @@ fn is_kept(
             return Err(format!("the next iteration reads what `{}` holds", name(here)));
         }
     }
-    let mut others = 0;
-    each(kernel, &[around], &mut |stmt| {
-        let own = uses::touches(kernel, stmt, total) || declares(kernel, stmt, total);
-        others += usize::from(stmt != update && own);
-    });
-    // The update's own store.
-    if others > 1 {
+    let own = |stmt: &StmtId| uses::touches(kernel, *stmt, total) || declares(kernel, *stmt, total);
+    // One is the update's own store.
+    if statements(kernel, &[around]).iter().filter(|stmt| **stmt != update && own(stmt)).count() > 1 {
         return Err(format!("the loop also uses `{}` otherwise", name(total)));
     }
     Ok(())
@@ -283,21 +272,17 @@ fn is_linear(kernel: &Kernel, update: StmtId, here: BufferId, total: BufferId) -
         (true, true) | (false, false) => return Err(other()),
     };
     // Every lane that has the row has the same factor: rows of fragments, and what is the same for the whole block.
-    let mut of_row = true;
-    parts(kernel, factor, &mut |kind| {
-        of_row &= match kind {
-            ExprKind::Load(access) => {
-                let rows = |buffer: BufferId| kernel.buffers[buffer].scope == Scope::Fragment;
-                let place = kernel.accesses[*access].place;
-                let own = [here, total].map(Place::Buffer).contains(&place);
-                matches!(place, Place::Buffer(buffer) if rows(buffer)) && is_row(*access) && !own
-            }
-            ExprKind::Var(var) => match kernel.vars[*var].kind {
-                VarKind::Loop | VarKind::Block(_) => true,
-                VarKind::Let | VarKind::Mut | VarKind::Thread(_) => false,
-            },
-            _ => true,
-        };
+    let of_row = expressions(kernel, factor).into_iter().all(|kind| match kind {
+        ExprKind::Load(access) => {
+            let place = kernel.accesses[*access].place;
+            let own = [here, total].map(Place::Buffer).contains(&place);
+            kernel.scope_of(place) == Some(Scope::Fragment) && is_row(*access) && !own
+        }
+        ExprKind::Var(var) => match kernel.vars[*var].kind {
+            VarKind::Loop | VarKind::Block(_) => true,
+            VarKind::Let | VarKind::Mut | VarKind::Thread(_) => false,
+        },
+        _ => true,
     });
     let name = &kernel.buffers[total].name;
     if of_row {
@@ -356,7 +341,7 @@ fn overwrites(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
 }
 
 fn declares(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
-    matches!(kernel.stmts[stmt].kind, StmtKind::Alloc { buffer: declared } if declared == buffer)
+    kernel.stmts[stmt].kind.allocates() == Some(buffer)
 }
 
 /// Rewrites a loop.
@@ -364,15 +349,13 @@ fn keep_parts(kernel: &mut Kernel, sum: &RunningSum) {
     let RunningSum { around, reduction, update, here, total } = *sum;
     let span = kernel.stmts[update].span;
     // What a step's sums are kept in has no other use, or keeps it.
-    let mut uses = 0;
-    each(kernel, &kernel.body, &mut |stmt| {
-        uses += usize::from(stmt != reduction && uses::touches(kernel, stmt, here));
-    });
+    let uses = statements(kernel, &kernel.body).into_iter().filter(|stmt| uses::touches(kernel, *stmt, here));
+    let is_used = uses.filter(|stmt| *stmt != reduction).count() > 1;
     let mut parts_of = |buffer: BufferId| {
         let declared = kernel.buffers[buffer].clone();
         kernel.buffers.push(Buffer { name: format!("{}_parts", declared.name), span, ..declared })
     };
-    let fresh: Vec<BufferId> = [total].into_iter().chain((uses > 1).then_some(here)).map(&mut parts_of).collect();
+    let fresh: Vec<BufferId> = [total].into_iter().chain(is_used.then_some(here)).map(&mut parts_of).collect();
     let (total_parts, here_parts) = (fresh[0], *fresh.get(1).unwrap_or(&here));
     for buffer in [total_parts, here_parts] {
         let parts = int(kernel, PARTS.into(), span);

@@ -6,7 +6,7 @@ use super::super::vector::Vector;
 use super::super::*;
 use super::own_rows::Pieces;
 use crate::analysis::SharedLoad;
-use crate::layout::{Formula, SharedLayout};
+use crate::layout::SharedLayout;
 
 /// Copies of a tile that a thread issues one by one; more stay a loop.
 const MOST_WRITTEN_OUT: u32 = 4;
@@ -155,10 +155,9 @@ impl Lowering<'_> {
             let rows = l.eval(index * pieces.apart());
             let below = l.eval(row + rows);
             let apart = l.widen(rows);
-            let place = layout.below(Formula::Symbol(0), Formula::Symbol(1));
             let source =
                 Memory { offset: l.eval(from.offset + apart * stride), ..l.tile_memory(src, &[below, column], open) };
-            let to = Memory { offset: l.formula(&place, &[to.offset, rows]), ..to };
+            let to = Memory { offset: l.formula([to.offset, rows], |[first, rows]| layout.below(first, rows)), ..to };
             let from = l.existing(source);
             l.op(OpKind::AsyncCopy { to, from, width });
         });

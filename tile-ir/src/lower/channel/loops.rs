@@ -3,8 +3,7 @@
 //! Whatever else a kernel does is its compute partition's and keeps nothing from being specialised.
 
 use super::super::hopper::Reason;
-use super::super::uses::constant;
-use crate::ir::parts::each;
+use super::super::uses::{constant, statements};
 use crate::ir::pipeline::split;
 use crate::ir::*;
 
@@ -126,16 +125,14 @@ impl Search<'_> {
     /// Whether a product in `body` multiplies what one of the loads brings.
     fn multiplies(&self, body: &[StmtId], loads: &[StmtId]) -> bool {
         let kernel = self.kernel;
-        let mut found = false;
-        each(kernel, body, &mut |stmt| {
-            let StmtKind::Tile(TileOp::Gemm { a, b, .. }) = &kernel.stmts[stmt].kind else { return };
+        statements(kernel, body).into_iter().any(|stmt| {
+            let StmtKind::Tile(TileOp::Gemm { a, b, .. }) = &kernel.stmts[stmt].kind else { return false };
             let multiplied = [a.buffer, b.buffer].map(Place::Buffer);
-            found |= loads.iter().any(|load| {
+            loads.iter().any(|load| {
                 matches!(&kernel.stmts[*load].kind,
                     StmtKind::Tile(TileOp::Copy { dst, .. }) if multiplied.contains(&dst.place))
-            });
-        });
-        found
+            })
+        })
     }
 
     /// An error where a loop that loads, or stands around one, ends early: the producer would have to know when.

@@ -5,7 +5,7 @@
 //! a barrier of the warp instead of one of the block.
 
 use super::super::block::{Form, WARP};
-use super::super::uses::{each, mentions, touches};
+use super::super::uses::{mentions, statements, touches};
 use super::super::*;
 use super::async_copy::MOST_BELOW;
 use super::pipelined::is_touched_outside;
@@ -52,14 +52,8 @@ impl Lowering<'_> {
         let load = |array: BufferId| loads.iter().position(|stmt| mentions(kernel, *stmt, array));
         let mut arrays: Vec<BufferId> = split.shared(kernel).collect();
         arrays.sort_by_key(|array| load(*array));
-        let mut stores = false;
-        each(kernel, rest, &mut |stmt| {
-            stores |= effects(kernel, stmt).iter().any(|effect| match effect {
-                Effect::Write(Place::Buffer(buffer)) | Effect::Atomic(Place::Buffer(buffer)) => {
-                    kernel.buffers[*buffer].scope == Scope::Shared
-                }
-                _ => false,
-            });
+        let stores = statements(kernel, rest).into_iter().flat_map(|stmt| effects(kernel, stmt)).any(|effect| {
+            matches!(effect, Effect::Write(place) | Effect::Atomic(place) if kernel.scope_of(place) == Some(Scope::Shared))
         });
         let is_own = |&array: &BufferId| {
             let mut loads = loads.iter().filter(|stmt| mentions(kernel, **stmt, array));
@@ -85,16 +79,12 @@ impl Lowering<'_> {
 
     /// Whether statements read an array by products of warps alone, each of which has a matrix of its own.
     fn is_the_warps(&self, body: &[StmtId], buffer: BufferId) -> bool {
-        let mut is_own = true;
-        each(self.kernel, body, &mut |stmt| {
-            if touches(self.kernel, stmt, buffer) {
-                is_own &= self.products.get(&stmt).is_some_and(|product| {
-                    let warps = self.thread_total() / WARP;
-                    let by_warps = matches!(product.form, Form::Mma(grid) if (grid.rows, grid.cols) == (warps, 1));
-                    by_warps && product.groups == warps && product.b.0 == buffer && product.a.0 != buffer
-                });
-            }
-        });
-        is_own
+        let warps = self.thread_total() / WARP;
+        let is_own = |product: &block::Product| {
+            let by_warps = matches!(product.form, Form::Mma(grid) if (grid.rows, grid.cols) == (warps, 1));
+            by_warps && product.groups == warps && product.b.0 == buffer && product.a.0 != buffer
+        };
+        let mut reading = statements(self.kernel, body).into_iter().filter(|stmt| touches(self.kernel, *stmt, buffer));
+        reading.all(|stmt| self.products.get(&stmt).is_some_and(is_own))
     }
 }

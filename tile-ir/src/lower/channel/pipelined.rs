@@ -24,11 +24,11 @@
 
 use super::super::block::Form;
 use super::super::mma::MOST_WRITTEN_OUT;
-use super::super::uses::{declared, mentions, touches};
+use super::super::uses::{declared, mentions, statements, touches, variables};
 use super::super::*;
 use super::registers::{Held, Way};
 use crate::analysis::SharedLoad;
-use crate::ir::parts::{each, variables};
+
 use crate::ir::pipeline::{Split, split};
 
 /// What fills the slots, and so how the block learns that the data are there.
@@ -200,13 +200,12 @@ impl<'a> Lowering<'a> {
         if split.shared(self.kernel).next().is_none() {
             return Transport::OwnArrays;
         }
-        let mut transport = Transport::Stores;
-        each(self.kernel, &body[..split.loads], &mut |stmt| {
-            if let Some(SharedLoad::Asynchronous { .. }) = self.analysis.shared_loads.get(&stmt) {
-                transport = Transport::AsyncCopies;
-            }
-        });
-        transport
+        let is_asynchronous =
+            |stmt: &StmtId| matches!(self.analysis.shared_loads.get(stmt), Some(SharedLoad::Asynchronous { .. }));
+        match statements(self.kernel, &body[..split.loads]).iter().any(is_asynchronous) {
+            true => Transport::AsyncCopies,
+            false => Transport::Stores,
+        }
     }
 
     /// Every thread has issued its part of an iteration's loads.
@@ -500,10 +499,7 @@ fn iterations(kernel: &BoundKernel, [start, end, step]: [ExprId; 3]) -> Option<i
 
 /// Whether a statement that is not in `body` reads or writes an array.
 pub(super) fn is_touched_outside(kernel: &BoundKernel, buffer: BufferId, body: &[StmtId]) -> bool {
-    let touching = |body: &[StmtId]| {
-        let mut count = 0;
-        each(kernel, body, &mut |stmt| count += usize::from(uses::touches(kernel, stmt, buffer)));
-        count
-    };
+    let touching =
+        |body: &[StmtId]| statements(kernel, body).into_iter().filter(|stmt| touches(kernel, *stmt, buffer)).count();
     touching(&kernel.body) > touching(body)
 }

@@ -2,9 +2,8 @@
 //! coordinates are made of. A producer executes it beside its loads.
 
 use super::super::hopper::Reason;
-use super::super::uses::{depends, each, variables};
+use super::super::uses::{depends, expressions, statements, variables};
 use super::super::*;
-use crate::ir::parts::parts;
 use crate::ir::pipeline::is_read_only;
 
 /// What a producer executes of a kernel.
@@ -21,19 +20,19 @@ impl Slice {
         let mut slice = Slice { loops, vars: vars.collect() };
         loop {
             let before = slice.vars.len();
-            each(kernel, &kernel.body, &mut |stmt| {
+            for stmt in statements(kernel, &kernel.body) {
                 let kind = &kernel.stmts[stmt].kind;
                 if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kind {
                     // A variable is made of others.
                     if slice.vars.contains(var) {
                         slice.vars.extend(variables(kernel, &[stmt]));
                     }
-                    return;
+                } else if slice.loops.contains(&stmt)
+                    || kind.bodies().into_iter().any(|body| slice.decides(kernel, body))
+                {
+                    slice.vars.extend(kind.values().into_iter().flat_map(|e| depends(kernel, e)));
                 }
-                if slice.loops.contains(&stmt) || kind.bodies().into_iter().any(|body| slice.decides(kernel, body)) {
-                    kind.values().into_iter().for_each(|e| slice.vars.extend(depends(kernel, e)));
-                }
-            });
+            }
             if slice.vars.len() == before {
                 return slice;
             }
@@ -47,63 +46,47 @@ impl Slice {
 
     /// Whether a producer can find all of it: an error names what it cannot.
     pub(in crate::lower) fn producible(&self, kernel: &BoundKernel) -> Result<(), Reason> {
-        let mut found = Ok(());
-        let mut no = |stmt: StmtId, var: VarId, what: &str| {
-            if found.is_ok() {
-                let text = format!("which tiles are loaded depends on `{}`, {what}", kernel.vars[var].name);
-                found = Err(Reason { text, span: kernel.stmts[stmt].span });
-            }
+        let no = |stmt: StmtId, var: VarId, what: &str| {
+            let text = format!("which tiles are loaded depends on `{}`, {what}", kernel.vars[var].name);
+            Err(Reason { text, span: kernel.stmts[stmt].span })
         };
         let first = self.loops.first().copied().unwrap_or(StmtId::from_u32(0));
-        for axis in kernel.threads.iter().filter(|axis| self.vars.contains(&axis.var)) {
-            no(first, axis.var, "the index of a thread");
+        if let Some(axis) = kernel.threads.iter().find(|axis| self.vars.contains(&axis.var)) {
+            return no(first, axis.var, "the index of a thread");
         }
-        each(kernel, &kernel.body, &mut |stmt| {
+        for stmt in statements(kernel, &kernel.body) {
             let kind = &kernel.stmts[stmt].kind;
             if let StmtKind::Let { var, value: Some(value) } | StmtKind::Assign { var, value } = kind {
                 if self.vars.contains(var) && !is_producers(kernel, *value) {
-                    no(stmt, *var, "which is computed from what threads have loaded or computed");
+                    return no(stmt, *var, "which is computed from what threads have loaded or computed");
                 }
-                return;
+            } else if !matches!(kind, StmtKind::For { .. } | StmtKind::Persistent { .. } | StmtKind::Let { .. })
+                && let Some(var) = kind.binds().into_iter().chain(kind.sets()).find(|var| self.vars.contains(var))
+            {
+                return no(stmt, var, "which threads find out together");
             }
-            if matches!(kind, StmtKind::For { .. } | StmtKind::Persistent { .. } | StmtKind::Let { .. }) {
-                return;
-            }
-            kind.parts(&mut |part| {
-                if let StmtPart::Binds(var) | StmtPart::Sets(var) = part
-                    && self.vars.contains(&var)
-                {
-                    no(stmt, var, "which threads find out together");
-                }
-            });
-        });
-        found
+        }
+        Ok(())
     }
 }
 
 /// Whether the producer finds the value that every consumer finds: of memory it is made only of tensors that the kernel does not write.
 fn is_producers(kernel: &BoundKernel, expr: ExprId) -> bool {
-    let mut all = true;
-    parts(kernel, expr, &mut |kind| {
-        if let ExprKind::Load(access) = kind {
-            all &= matches!(kernel.accesses[*access].place, Place::Tensor(tensor) if is_read_only(kernel, tensor));
-        }
-    });
-    all
+    let finds = |access: AccessId| matches!(kernel.accesses[access].place, Place::Tensor(tensor) if is_read_only(kernel, tensor));
+    expressions(kernel, expr)
+        .into_iter()
+        .all(|kind| if let ExprKind::Load(access) = kind { finds(*access) } else { true })
 }
 
 /// Whether one of some statements stands in a body.
 pub(in crate::lower) fn holds(kernel: &BoundKernel, body: &[StmtId], stmts: &[StmtId]) -> bool {
-    let mut found = false;
-    each(kernel, body, &mut |s| found |= stmts.contains(&s));
-    found
+    statements(kernel, body).iter().any(|stmt| stmts.contains(stmt))
 }
 
 /// Whether a body gives one of some variables another value.
 pub(in crate::lower) fn assigns(kernel: &BoundKernel, body: &[StmtId], vars: &BTreeSet<VarId>) -> bool {
-    let mut found = false;
-    each(kernel, body, &mut |s| found |= kernel.stmts[s].kind.sets().iter().any(|var| vars.contains(var)));
-    found
+    let mut set = statements(kernel, body).into_iter().flat_map(|stmt| kernel.stmts[stmt].kind.sets());
+    set.any(|var| vars.contains(&var))
 }
 
 impl<'a> Lowering<'a> {

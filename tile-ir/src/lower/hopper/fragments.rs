@@ -3,7 +3,7 @@
 
 use super::super::block;
 use super::super::schedule::Layouts;
-use super::super::uses::{allocated, each};
+use super::super::uses::{allocated, statements};
 use super::plan::{Planner, Reason, accumulator};
 use crate::ir::*;
 use crate::layout::Fragment;
@@ -70,13 +70,12 @@ impl Planner<'_> {
     /// Bytes of shared memory that reductions over the rows of a tile go through.
     pub(super) fn spilled(&self) -> u64 {
         let kernel = self.kernel;
-        let mut bytes = 0;
-        each(kernel, &kernel.body, &mut |stmt| {
-            if let StmtKind::Tile(TileOp::ReduceTile { src, axis: 0, dst, .. }) = kernel.stmts[stmt].kind {
-                let elements = kernel.buffer_len(src) + kernel.buffer_len(dst);
-                bytes += elements * u64::from(kernel.buffer_dtype(src).bytes());
-            }
-        });
-        bytes
+        let bytes = |stmt: StmtId| {
+            let StmtKind::Tile(TileOp::ReduceTile { src, axis: 0, dst, .. }) = kernel.stmts[stmt].kind else {
+                return 0;
+            };
+            (kernel.buffer_len(src) + kernel.buffer_len(dst)) * u64::from(kernel.buffer_dtype(src).bytes())
+        };
+        statements(kernel, &kernel.body).into_iter().map(bytes).sum()
     }
 }

@@ -5,11 +5,11 @@
 //! them are few registers; and each is loaded once, not for every element of the row.
 //! What it holds of a tensor may have been copied into slots of shared memory, steps ahead ([`super::copied`]).
 
-use super::super::uses::{constant, depends, depends_on, each};
+use super::super::uses::{constant, depends, depends_on, statements};
 use super::super::*;
 use super::plan::Ring;
 use crate::ir::parts::accesses;
-use crate::layout::{Formula, Fragment};
+use crate::layout::Fragment;
 
 /// Most registers that a thread holds of what it has loaded for one iteration.
 const MOST: u32 = 8;
@@ -63,12 +63,13 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let mut registers = 0;
         // What is not known before the work.
-        let mut own: Vec<VarId> = Vec::new();
-        each(kernel, work, &mut |stmt| {
-            if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kernel.stmts[stmt].kind {
-                own.push(var);
-            }
-        });
+        let made = |stmt| {
+            let (StmtKind::Let { var, .. } | StmtKind::Assign { var, .. }) = kernel.stmts[stmt].kind else {
+                return None;
+            };
+            Some(var)
+        };
+        let mut own: Vec<VarId> = statements(kernel, work).into_iter().filter_map(made).collect();
         let mut all = Vec::new();
         for &stmt in work {
             let StmtKind::Parallel { vars, extents, body } = &kernel.stmts[stmt].kind else { continue };
@@ -155,7 +156,7 @@ impl<'a> Lowering<'a> {
     pub(in super::super) fn held_element(&mut self, access: AccessId) -> Option<Memory> {
         let Held { local, layout, .. } = self.held_access(access)?;
         let (register, _) = self.element.register?;
-        let offset = self.formula(&layout.slot(0, Formula::Symbol(0)), &[register]);
+        let offset = self.formula([register], |[register]| layout.slot(0, register));
         Some(self.at(local, offset))
     }
 

@@ -51,17 +51,16 @@ impl Planner<'_> {
     pub(super) fn loaded_fragments(&self, operands: &mut BTreeMap<BufferId, Operand>) -> BTreeSet<StmtId> {
         let kernel = self.kernel;
         let mut all = BTreeSet::new();
-        super::super::uses::each(kernel, &kernel.body, &mut |stmt| {
-            let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind else { return };
-            let (Place::Buffer(from), Place::Buffer(to)) = (src.place, dst.place) else { return };
-            let scopes = (kernel.buffers[from].scope, kernel.buffers[to].scope);
-            if scopes == (Scope::Shared, Scope::Fragment)
+        for stmt in super::super::uses::statements(kernel, &kernel.body) {
+            if let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind
+                && let (Place::Buffer(from), Place::Buffer(to)) = (src.place, dst.place)
+                && (kernel.buffers[from].scope, kernel.buffers[to].scope) == (Scope::Shared, Scope::Fragment)
                 && let Some(operand) = self.loaded_fragment(from, to, src)
             {
                 all.insert(stmt);
                 operands.entry(from).or_insert(operand);
             }
-        });
+        }
         all
     }
 
@@ -106,25 +105,19 @@ impl<'a> Lowering<'a> {
         let size = operand.tile.dtype().bytes();
         let name = &self.kernel.buffers[buffer].name;
         let thread = self.compute_thread();
-        let first = word_offset(&sum, operand, accesses.first()?, Formula::Symbol(0));
-        let first = self.formula(&first.over(size), &[thread]);
-        let first = self.once(&format!("{name}_row"), first);
+        let first = accesses.first()?;
+        let offset = |access: &WordAccess, thread: Formula| word_offset(&sum, operand, access, thread).over(size);
+        let of_first = self.formula([thread], |[thread]| offset(first, thread));
+        let of_first = self.once(&format!("{name}_row"), of_first);
         let slot = self.slot_elements(roles, buffer, operand.tile.bytes() / size);
         let words = self.local(&format!("{name}_words"), Dtype::F32, accesses.len() as u32);
         for (word, access) in accesses.iter().enumerate() {
-            let offset = match word_step(&sum, operand, [accesses.first()?, access]) {
-                Some(Step { xor, add }) => {
-                    let turned = if xor == 0 { first } else { self.binary(BinaryOp::BitXor, first, xor / size) };
-                    self.eval(turned + add / size)
-                }
-                None => {
-                    let bytes = word_offset(&sum, operand, access, Formula::Symbol(0));
-                    self.formula(&bytes.over(size), &[thread])
-                }
+            let offset = match word_step(&sum, operand, [first, access]) {
+                Some(step) => self.stepped_from(of_first, step, size),
+                None => self.formula([thread], |[thread]| offset(access, thread)),
             };
-            let memory = self.at(shared, slot + offset);
-            let (value, number) = (self.fetch(memory), self.int(word as i64));
-            self.put(words, number, value);
+            let value = self.get(shared, slot + offset);
+            self.put(words, word as u32, value);
         }
         Some(words)
     }
@@ -143,8 +136,7 @@ impl<'a> Lowering<'a> {
         for block in 0..product.blocks {
             for step in 0..steps {
                 for word in 0..Fragment::LEFT_WORDS {
-                    let number = self.int(i64::from(block));
-                    let value = self.left_word(&held, number, step, word);
+                    let value = self.left_word(&held, block, step, word);
                     let offset = self.left_offset(product, block, step, word);
                     self.put(local, offset, value);
                 }
@@ -165,7 +157,7 @@ impl<'a> Lowering<'a> {
         let dtype = tile.dtype();
         let lane = self.once("lane", Special::Lane);
         let thread = self.compute_thread();
-        let warp = self.formula(&Formula::Symbol(0).over(32), &[thread]);
+        let warp = self.formula([thread], |[thread]| thread.over(WARP));
         let warp = self.once("row_warp", warp);
         let base = self.slot_elements(roles, from, tile.bytes() / dtype.bytes());
         let name = format!("{}_loaded", self.kernel.buffers[to].name);
@@ -175,9 +167,10 @@ impl<'a> Lowering<'a> {
                 self.bug("words that ldmatrix does not load");
                 continue;
             };
-            let (row, col) = held.layout.warp_origin(Formula::Symbol(0));
-            let bytes = access.offset(&tile, row, col, Formula::Symbol(1));
-            let elements = self.formula(&bytes.over(dtype.bytes()), &[warp, lane]);
+            let elements = self.formula([warp, lane], |[warp, lane]| {
+                let (row, col) = held.layout.warp_origin(warp);
+                access.offset(&tile, row, col, lane).over(dtype.bytes())
+            });
             let (memory, start) = (self.at(shared, base + elements), self.int(0));
             self.op(OpKind::LoadMatrix { local: words, start, memory, count: 4, transposed: false });
             for element in 0..8u32 {

@@ -8,7 +8,7 @@
 //! again, so there is one barrier, for the bytes.
 
 use super::super::channel::{Load, Slots, holds};
-use super::super::uses::each;
+use super::super::uses::statements;
 use super::super::*;
 use super::plan::{Plan, Planner};
 use super::roles::Roles;
@@ -32,15 +32,12 @@ impl Planner<'_> {
     pub(super) fn resident_copies(&self) -> Vec<StmtId> {
         let kernel = self.kernel;
         let loops: Vec<StmtId> = self.loops.iter().map(|l| l.stmt).collect();
-        let mut all = Vec::new();
-        each(kernel, &kernel.body, &mut |stmt| {
-            if let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind
-                && let (Place::Tensor(_), Place::Buffer(buffer)) = (src.place, dst.place)
-                && kernel.buffers[buffer].scope == Scope::Shared
-                && !holds(kernel, &loops, &[stmt])
-            {
-                all.push(stmt);
-            }
+        let mut all = statements(kernel, &kernel.body);
+        all.retain(|stmt| {
+            let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[*stmt].kind else { return false };
+            matches!(src.place, Place::Tensor(_))
+                && kernel.scope_of(dst.place) == Some(Scope::Shared)
+                && !holds(kernel, &loops, &[*stmt])
         });
         all
     }
@@ -57,9 +54,8 @@ impl Planner<'_> {
         let Some((begin, end)) = place(first.stmt).zip(place(last.stmt)) else { return Default::default() };
         let copies = self.resident_copies();
         let mentions = |body: &[StmtId], buffer: BufferId| {
-            let mut count = 0;
-            each(kernel, body, &mut |s| count += self.touched(s).iter().filter(|(b, ..)| *b == buffer).count());
-            count
+            let touched = statements(kernel, body).into_iter().flat_map(|stmt| self.touched(stmt));
+            touched.filter(|(of, ..)| *of == buffer).count()
         };
         let (mut stay, mut late) = (Vec::new(), Vec::new());
         for (at, &stmt) in around.iter().enumerate().filter(|(_, s)| copies.contains(s)) {

@@ -2,6 +2,7 @@
 //! the next is converted, and while the producer already fills the ring for the next tile. So is a fragment added to a tensor, where a loop of
 //! atomics over its elements does nothing else: TMA adds whole lines, which atomics of single elements take several times as long for.
 
+use super::super::uses::{accesses, statements};
 use super::super::*;
 use super::plan::{BLOCK_ROWS, WARPGROUP};
 use super::resident::is_in_loop;
@@ -95,10 +96,7 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let leaving = if let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, evict, .. }) = &kernel.stmts[stmt].kind
         {
-            let Place::Buffer(fragment) = src.place else { return None };
-            if kernel.buffers[fragment].scope != Scope::Fragment {
-                return None;
-            }
+            let fragment = self.fragment_at(src.place)?;
             self.analysis.copies.get(&stmt).filter(|facts| facts.starts_for_tma_stores())?;
             let evict = evict.as_ref().and_then(Eviction::hint);
             Leaving { fragment, place: dst.place, transposed: src.transposed, adds: false, evict }
@@ -117,13 +115,10 @@ impl<'a> Lowering<'a> {
         let access = &kernel.accesses[tile.access];
         let is_inside = access.masked || analysis.in_bounds(tile.access);
         let is_wide = access.indices.iter().chain(tile.start.iter().flatten()).any(|e| analysis.wide.contains(e));
-        let elements = super::super::uses::accesses(kernel, &kernel.body);
-        let mut alone = elements.iter().all(|a| *a == tile.access || kernel.accesses[*a].place != place);
-        super::super::uses::each(kernel, &kernel.body, &mut |stmt| {
-            kernel.stmts[stmt].kind.parts(&mut |part| {
-                alone &= !matches!(part, StmtPart::Tile(tile, _) if tile.place == place);
-            });
-        });
+        let mut elements = accesses(kernel, &kernel.body).into_iter();
+        let mut parts = statements(kernel, &kernel.body).into_iter().flat_map(|stmt| kernel.stmts[stmt].kind.parts());
+        let alone = elements.all(|access| access == tile.access || kernel.accesses[access].place != place)
+            && !parts.any(|part| matches!(part, StmtPart::Tile(tile, _) if tile.place == place));
         (is_inside && !is_wide && alone).then_some(tile)
     }
 
@@ -302,7 +297,7 @@ impl<'a> Lowering<'a> {
             let group = sub.fragment.warp_origin(Formula::Symbol(0).and(3));
             let (row, col) = access.place(group.0, group.1, Formula::Symbol(1));
             if named.as_ref().is_none_or(|(formula, _)| *formula != row) {
-                let value = self.formula(&row, &[warp, lane]);
+                let value = self.rebuilt(&row, &[warp, lane]);
                 named = Some((row, self.once("matrix_row", value)));
             }
             let Some((_, row)) = named else { continue };
@@ -312,7 +307,7 @@ impl<'a> Lowering<'a> {
                 self.put(words, word, packed);
             }
             let bytes = sub.tile.offset(Formula::Symbol(2), col);
-            let bytes = self.formula(&bytes, &[warp, lane, row]);
+            let bytes = self.rebuilt(&bytes, &[warp, lane, row]);
             let offset = base + bytes / dtype.bytes();
             let (memory, start) = (self.at(staging, offset), self.int(0));
             self.op(OpKind::StoreMatrix { memory, local: words, start, count: 4, transposed: sub.transposed });
@@ -328,11 +323,11 @@ impl<'a> Lowering<'a> {
                 let value = self.get(acc, from + (first + half));
                 self.put(pair, half, value);
             }
-            let (row, col) = sub.fragment.position(Formula::Symbol(0), Formula::constant(first));
-            let elements = sub.tile.offset(row, col).over(sub.tile.dtype().bytes());
-            let elements = self.formula(&elements, &[thread]);
-            let offset = base + elements;
-            let memory = self.at(staging, offset);
+            let elements = self.formula([thread], |[thread]| {
+                let (row, col) = sub.fragment.position(thread, Formula::constant(first));
+                sub.tile.offset(row, col).over(sub.tile.dtype().bytes())
+            });
+            let memory = self.at(staging, base + elements);
             self.vector_store(memory, pair, 0, 2);
         }
     }

@@ -214,8 +214,7 @@ impl<'s> Reads<'s> {
         reads.depth = reads.depth_rule(chunk);
         if reads.depth.is_some() {
             let thread = l.compute_thread();
-            let offset = reads.offset(Formula::Symbol(0), 0, Formula::Constant(0));
-            let offset = l.formula(&offset, &[thread]);
+            let offset = l.formula([thread], |[thread]| reads.offset(thread, 0, Formula::Constant(0)));
             reads.first = l.once(&format!("{name}_first"), offset);
         }
         reads
@@ -320,8 +319,7 @@ impl<'s> Reads<'s> {
             Some((place, add)) => l.binary(BinaryOp::Add, place, add),
             None => {
                 let thread = l.compute_thread();
-                let offset = self.offset(Formula::Symbol(0), line, Formula::Symbol(1).plus(k));
-                let offset = l.formula(&offset, &[thread, at.depth]);
+                let offset = l.formula([thread, at.depth], |[thread, depth]| self.offset(thread, line, depth.plus(k)));
                 l.in_slot(self.side.buffer, offset)
             }
         };

@@ -5,12 +5,12 @@
 //! in the body, and what follows it is work of a thread on its own elements. It takes two slots, and the registers of a second accumulator.
 
 use super::{Loop, MOST_ACCUMULATORS, Planner, Product, Ring, SHIFTED_BESIDE, most_registers};
-use crate::ir::parts::{accesses, each};
+
 use crate::ir::*;
 use crate::layout::Fragment;
 use crate::lower::channel::Channel;
 use crate::lower::hopper::operand::Left;
-use crate::lower::uses::mentions;
+use crate::lower::uses::{accesses, mentions, statements};
 use std::collections::BTreeMap;
 
 /// How the product of an iteration and the work on it overlap.
@@ -65,22 +65,19 @@ impl Planner<'_> {
         let is_let = |s: &StmtId| matches!(kernel.stmts[*s].kind, StmtKind::Let { var, value: Some(_) } if kernel.vars[var].kind == VarKind::Let);
         let is_index = |s: &StmtId| is_let(s) && accesses(kernel, &[*s]).is_empty();
         let (Left::Shared(_), true) = (product.a.1, product.clear) else { return None };
-        let mut own = !after.is_empty() && before.iter().all(is_index);
-        each(kernel, after, &mut |s| {
-            own &= matches!(
-                kernel.stmts[s].kind,
+        let is_work = |s: &StmtId| {
+            matches!(
+                kernel.stmts[*s].kind,
                 StmtKind::Parallel { .. } | StmtKind::Let { .. } | StmtKind::Assign { .. } | StmtKind::Store { .. }
-            ) || matches!(kernel.stmts[s].kind, StmtKind::If { .. } | StmtKind::Tile(TileOp::Fill { .. }));
-        });
-        // What a statement outside of the body, or before the product of the accumulator is its declaration.
-        let mut inside = Vec::new();
-        each(kernel, body, &mut |s| inside.push(s));
-        each(kernel, &kernel.body, &mut |s| {
-            let kind = &kernel.stmts[s].kind;
-            let is_around = !kind.bodies().is_empty();
-            let declares = matches!(kind, StmtKind::Alloc { buffer } if *buffer == product.acc);
-            own &= inside.contains(&s) || is_around || declares || !mentions(kernel, s, product.acc);
-        });
-        own.then_some((*stmt, product))
+            ) || matches!(kernel.stmts[*s].kind, StmtKind::If { .. } | StmtKind::Tile(TileOp::Fill { .. }))
+        };
+        let inside = statements(kernel, body);
+        let has_no_part = |s: &StmtId| {
+            let kind = &kernel.stmts[*s].kind;
+            let is_declaration = kind.allocates() == Some(product.acc);
+            inside.contains(s) || !kind.bodies().is_empty() || is_declaration || !mentions(kernel, *s, product.acc)
+        };
+        let own = !after.is_empty() && before.iter().all(is_index) && statements(kernel, after).iter().all(is_work);
+        (own && statements(kernel, &kernel.body).iter().all(has_no_part)).then_some((*stmt, product))
     }
 }

@@ -1,11 +1,11 @@
 //! Whose a shared array is: a channel's, a resident tile's, or the consumers' own.
 
 use super::{Channel, Load, Planner, Reason, Ring, Shift};
-use crate::ir::parts::each;
+
 use crate::ir::*;
 use crate::layout::{Major, Operand, SharedLayout, TmaPlan};
 use crate::lower::schedule::Layouts;
-use crate::lower::uses::allocated;
+use crate::lower::uses::{allocated, expressions, statements};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Planner<'_> {
@@ -120,30 +120,21 @@ impl Planner<'_> {
     /// The shared arrays that a statement touches, without what is nested in it, and whether tensor cores do.
     pub(in super::super) fn touched(&self, stmt: StmtId) -> Vec<(BufferId, AccessMode, bool)> {
         let kernel = self.kernel;
-        let shared = |place: Place| match place {
-            Place::Buffer(buffer) if kernel.buffers[buffer].scope == Scope::Shared => Some(buffer),
-            Place::Buffer(_) | Place::Tensor(_) => None,
-        };
         let kind = &kernel.stmts[stmt].kind;
         let product = matches!(kind, StmtKind::Tile(TileOp::Gemm { .. }));
-        let mut all = Vec::new();
-        kind.parts(&mut |part| {
-            if let StmtPart::Tile(TileRef { place, .. }, mode) = part {
-                all.extend(shared(*place).map(|b| (b, mode, product)));
-            } else if let StmtPart::Array(buffer, mode) = part {
-                all.extend(shared(Place::Buffer(buffer)).map(|b| (b, mode, product)));
-            } else if let StmtPart::Element(access, mode) = part {
-                all.extend(shared(kernel.accesses[access].place).map(|b| (b, mode, false)));
-            }
+        let own = kind.parts().into_iter().filter_map(|part| match part {
+            StmtPart::Tile(TileRef { place, .. }, mode) => Some((*place, mode, product)),
+            StmtPart::Array(buffer, mode) => Some((Place::Buffer(buffer), mode, product)),
+            StmtPart::Element(access, mode) => Some((kernel.accesses[access].place, mode, false)),
+            _ => None,
         });
-        for root in parts::roots(kernel, stmt) {
-            parts::parts(kernel, root, &mut |kind| {
-                if let ExprKind::Load(access) = kind {
-                    all.extend(shared(kernel.accesses[*access].place).map(|b| (b, AccessMode::Read, false)));
-                }
+        let loaded =
+            parts::roots(kernel, stmt).into_iter().flat_map(|root| expressions(kernel, root)).filter_map(|kind| {
+                let ExprKind::Load(access) = kind else { return None };
+                Some((kernel.accesses[*access].place, AccessMode::Read, false))
             });
-        }
-        all
+        let all = own.chain(loaded).filter(|(place, ..)| kernel.scope_of(*place) == Some(Scope::Shared));
+        all.filter_map(|(place, mode, product)| Some((place.buffer()?, mode, product))).collect()
     }
 
     /// The consumers' own shared arrays. Those with a swizzle of the author's get their layout.
@@ -177,27 +168,27 @@ impl Planner<'_> {
         }
         let elements = parts::accesses(kernel, &kernel.body);
         let elementwise = |place: Place| elements.iter().any(|access| kernel.accesses[*access].place == place);
-        each(kernel, &kernel.body, &mut |stmt| {
-            let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, .. }) = &kernel.stmts[stmt].kind else { return };
-            let (Place::Buffer(buffer), Place::Tensor(_)) = (src.place, dst.place) else { return };
-            let Some(facts) = self.analysis.copies.get(&stmt) else { return };
+        for stmt in statements(kernel, &kernel.body) {
+            let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, .. }) = &kernel.stmts[stmt].kind else { continue };
+            let (Place::Buffer(buffer), Place::Tensor(_)) = (src.place, dst.place) else { continue };
+            let Some(facts) = self.analysis.copies.get(&stmt) else { continue };
             let dtype = kernel.buffer_dtype(buffer);
             let alike = kernel.place_dtype(dst.place) == kernel.place_dtype(src.place);
             if !own.contains(&buffer) || !src.start.is_empty() || !facts.starts_for_tma_stores() || !alike {
-                return;
+                continue;
             }
-            let [rows, cols] = kernel.buffer_extents(buffer) else { return };
+            let [rows, cols] = kernel.buffer_extents(buffer) else { continue };
             let asked = kernel.buffers[buffer].swizzle != SwizzleRequest::Auto;
             let made = match elementwise(src.place) || asked {
                 true => SharedLayout::row_major(*rows, *cols, dtype),
                 false => SharedLayout::automatic(*rows, *cols, dtype),
             };
-            let Some(tile) = layouts.shared.get(&buffer).copied().or(made.ok()) else { return };
+            let Some(tile) = layouts.shared.get(&buffer).copied().or(made.ok()) else { continue };
             if let Ok(boxes) = TmaPlan::new(&facts.spanning(facts.dst.len()), &tile, 1) {
                 layouts.shared.insert(buffer, tile);
                 all.insert(stmt, boxes);
             }
-        });
+        }
         all
     }
 }

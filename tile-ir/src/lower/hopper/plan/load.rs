@@ -2,12 +2,12 @@
 
 use super::{Load, Planner, Reason, Transport};
 use crate::analysis::{CopyFacts, TMA_START_BYTES};
-use crate::ir::parts::parts;
+
 use crate::ir::pipeline::is_read_only;
 use crate::ir::*;
 use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
 use crate::lower::channel::{Sharing, holds};
-use crate::lower::uses::{depends_on, each};
+use crate::lower::uses::{depends_on, expressions, statements};
 use std::collections::BTreeMap;
 
 impl Planner<'_> {
@@ -130,17 +130,12 @@ impl Planner<'_> {
     fn deciding(&self) -> Vec<ExprId> {
         let kernel = self.kernel;
         let loops: Vec<StmtId> = self.loops.iter().map(|l| l.stmt).collect();
-        let mut all = Vec::new();
-        each(kernel, &kernel.body, &mut |stmt| {
-            let kind = &kernel.stmts[stmt].kind;
-            // How many tiles there are is the launch's.
-            let tiles = matches!(kind, StmtKind::Persistent { .. });
-            let around = |body: &[StmtId]| holds(kernel, body, &loops);
-            if !tiles && (loops.contains(&stmt) || kind.bodies().into_iter().any(around)) {
-                all.extend(kind.values());
-            }
+        let mut all = statements(kernel, &kernel.body);
+        // How many tiles there are is the launch's.
+        all.retain(|stmt| {
+            !matches!(kernel.stmts[*stmt].kind, StmtKind::Persistent { .. }) && holds(kernel, &[*stmt], &loops)
         });
-        all
+        all.into_iter().flat_map(|stmt| kernel.stmts[stmt].kind.values()).collect()
     }
 
     /// Whether blocks of a cluster that differ in these indices alone find the same value: it is made of none of them, no variable that is assigned,
@@ -152,18 +147,18 @@ impl Planner<'_> {
         }
         let (mut seen, mut left, mut same) = (Vec::new(), vec![expr], true);
         while let Some(expr) = left.pop() {
-            parts(kernel, expr, &mut |kind| match kind {
-                ExprKind::Load(access) => {
+            for kind in expressions(kernel, expr) {
+                if let ExprKind::Load(access) = kind {
                     same &= matches!(kernel.accesses[*access].place, Place::Tensor(param)
                         if matches!(kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }));
-                }
-                ExprKind::Var(var) if !seen.contains(var) => {
+                } else if let ExprKind::Var(var) = kind
+                    && !seen.contains(var)
+                {
                     seen.push(*var);
                     same &= kernel.vars[*var].kind != VarKind::Mut;
                     left.extend(kernel.declared_as(*var));
                 }
-                _ => {}
-            });
+            }
         }
         same
     }

@@ -21,7 +21,7 @@ pub(super) use shift::Shift;
 
 use super::super::channel::{Channel, Load, Loop, Slice, Transport, loops};
 use super::super::schedule::Layouts;
-use super::super::uses::{cluster, depends_on, each, mentions};
+use super::super::uses::{cluster, depends_on, mentions, statements};
 use super::operand::Left;
 use super::resident::Once;
 use crate::analysis::Analysis;
@@ -202,15 +202,11 @@ impl Planner<'_> {
         let mut products = BTreeMap::new();
         let mut operands: BTreeMap<BufferId, Operand> = BTreeMap::new();
         let mut fragments: BTreeMap<BufferId, Fragment> = BTreeMap::new();
-        let mut found = Ok(());
-        each(kernel, &kernel.body, &mut |stmt| {
-            if found.is_ok() && matches!(kernel.stmts[stmt].kind, StmtKind::Tile(TileOp::Gemm { .. })) {
-                found = self.product(stmt, consumers, &mut operands, &mut fragments).map(|product| {
-                    products.insert(stmt, product);
-                });
+        for stmt in statements(kernel, &kernel.body) {
+            if matches!(kernel.stmts[stmt].kind, StmtKind::Tile(TileOp::Gemm { .. })) {
+                products.insert(stmt, self.product(stmt, consumers, &mut operands, &mut fragments)?);
             }
-        });
-        found?;
+        }
         let unpacked = self.loaded_fragments(&mut operands);
         let mut layouts = self.fragments(consumers, fragments, span)?;
         let held = self.held(&layouts);
@@ -231,7 +227,8 @@ impl Planner<'_> {
         let own = self.own(&filled, &stay, &mut operands);
         for ring in &mut rings {
             let StmtKind::For { body, .. } = &kernel.stmts[ring.at.stmt].kind else { continue };
-            each(kernel, body, &mut |stmt| ring.meets |= self.touched(stmt).iter().any(|(b, ..)| own.contains(b)));
+            let mut touched = statements(kernel, body).into_iter().flat_map(|stmt| self.touched(stmt));
+            ring.meets = touched.any(|(buffer, ..)| own.contains(&buffer));
         }
         let loads = || rings.iter().flat_map(Ring::loads).chain(once.iter().copied());
         let stmts = self.loops.iter().map(|l| l.stmt).collect();

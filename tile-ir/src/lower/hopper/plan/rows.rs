@@ -9,7 +9,7 @@ use crate::analysis::{Analysis, Bound};
 use crate::ir::pipeline::shared_loads;
 use crate::ir::*;
 use crate::lower::channel::{Loop, Rows};
-use crate::lower::uses::each;
+use crate::lower::uses::statements;
 use crate::lower::value::OpenAxis;
 use std::collections::BTreeSet;
 
@@ -126,30 +126,20 @@ impl Planner<'_> {
     fn reads(&self, buffers: &[BufferId], ring: &Loop, body: &[StmtId]) -> Result<StmtId, Reason> {
         let kernel = self.kernel;
         let touched = |stmt: StmtId| self.touched(stmt).into_iter().filter(|(buffer, ..)| buffers.contains(buffer));
-        let mut inside = Vec::new();
-        each(kernel, body, &mut |stmt| inside.push(stmt));
-        let mut found = Ok(());
-        each(kernel, &kernel.body, &mut |stmt| {
-            if ring.loads.contains(&stmt) || found.is_err() {
-                return;
-            }
+        let inside = statements(kernel, body);
+        for stmt in statements(kernel, &kernel.body).into_iter().filter(|stmt| !ring.loads.contains(stmt)) {
             let kind = &kernel.stmts[stmt].kind;
             let text = match touched(stmt).map(|(_, mode, _)| mode).max_by_key(|mode| mode.writes()) {
                 _ if matches!(kind, StmtKind::Persistent { .. }) => "its tiles are `persistent`",
-                None => return,
+                None => continue,
                 Some(mode) if mode.writes() => "what is loaded is also written",
                 Some(_) if matches!(kind, StmtKind::Tile(_)) => "what is loaded is copied on, not read by elements",
                 Some(_) if !inside.contains(&stmt) => "what is loaded is also read outside of the loop",
-                Some(_) => return,
+                Some(_) => continue,
             };
-            found = Err(Reason::new(text, kernel.stmts[stmt].span));
-        });
-        found?;
-        let reads = |stmt: &StmtId| {
-            let mut any = false;
-            each(kernel, &[*stmt], &mut |s| any |= touched(s).next().is_some());
-            any
-        };
+            return Err(Reason::new(text, kernel.stmts[stmt].span));
+        }
+        let reads = |stmt: &StmtId| statements(kernel, &[*stmt]).into_iter().any(|s| touched(s).next().is_some());
         let last = body.iter().rfind(|stmt| !ring.loads.contains(stmt) && reads(stmt)).copied();
         last.ok_or_else(|| Reason::new("nothing reads what is loaded", kernel.stmts[ring.stmt].span))
     }

@@ -6,10 +6,10 @@
 //! share; the slots of the first product's operands are given back before those of the second one's, so they are channels of their own.
 
 use super::{Planner, Product};
-use crate::ir::parts::each;
+
 use crate::ir::*;
 use crate::lower::hopper::operand::Left;
-use crate::lower::uses::mentions;
+use crate::lower::uses::{mentions, statements};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a loop is software-pipelined.
@@ -33,8 +33,8 @@ impl Planner<'_> {
             return None;
         }
         let StmtKind::For { body, .. } = &kernel.stmts[at.stmt].kind else { return None };
-        let mut all = Vec::new();
-        each(kernel, body, &mut |stmt| all.extend(products.contains_key(&stmt).then_some(stmt)));
+        let mut all = statements(kernel, body);
+        all.retain(|stmt| products.contains_key(stmt));
         let [first, second] = all[..] else { return None };
         if body.last() != Some(&second) || !body.contains(&first) {
             return None;
