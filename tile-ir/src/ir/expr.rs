@@ -340,6 +340,13 @@ pub enum Place {
     Buffer(BufferId),
 }
 
+impl ExprKind {
+    /// The variable, of one that is read.
+    pub const fn variable(&self) -> Option<VarId> {
+        if let ExprKind::Var(var) = self { Some(*var) } else { None }
+    }
+}
+
 impl Place {
     /// The array, if it is one.
     pub const fn buffer(self) -> Option<BufferId> {

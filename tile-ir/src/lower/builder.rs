@@ -2,7 +2,7 @@
 //! every pass over a program.
 
 use super::term::Term;
-use crate::diag::Bug;
+use crate::diag::{Bug, Diagnostic};
 use crate::ir::{BinaryOp, Dtype, SpanId};
 use crate::lowered::*;
 use std::cell::RefCell;
@@ -34,10 +34,28 @@ impl Builder {
         Builder { program, ops, span, names, signed_sums, bugs }
     }
 
-    /// The program, unless it has something that cannot be.
-    pub(super) fn finish(self) -> Result<Program, Bug> {
-        match self.bugs.into_inner().into_iter().next() {
-            Some(bug) => Err(bug),
+    /// A pass over a program: its operations become what `f` makes of them.
+    pub(super) fn rewrite(
+        mut program: Program,
+        f: impl FnOnce(&mut Builder, Vec<Op>) -> Vec<Op>,
+    ) -> Result<Program, Vec<Diagnostic>> {
+        let ops = std::mem::take(&mut program.body);
+        let mut builder = Builder::new(program);
+        builder.program.body = f(&mut builder, ops);
+        builder.finish()
+    }
+
+    /// The program, unless it has something that cannot be. In debug builds it is verified as far as it can be before it has its place
+    /// in shared memory and its waits.
+    pub(super) fn finish(self) -> Result<Program, Vec<Diagnostic>> {
+        let found = self.bugs.into_inner().into_iter().next();
+        #[cfg(any(test, feature = "sim"))]
+        let found = match cfg!(debug_assertions) && found.is_none() && !self.program.body.is_empty() {
+            true => crate::verify::program::unfinished(&self.program).err(),
+            false => found,
+        };
+        match found {
+            Some(bug) => Err(vec![bug.diagnostic()]),
             None => Ok(self.program),
         }
     }
@@ -203,12 +221,9 @@ impl Builder {
     }
 
     fn operation(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
-        let (a, b) = match (op, self.program.values[a].ty, self.program.values[b].ty) {
-            (BinaryOp::Shl | BinaryOp::Shr, _, ValueType::Wide) => (a, self.fit(b, ValueType::Index)),
-            (BinaryOp::Shl | BinaryOp::Shr, ..) => (a, b),
-            (_, ValueType::Wide, ValueType::Index) => (a, self.widen(b)),
-            (_, ValueType::Index, ValueType::Wide) => (self.widen(a), b),
-            _ => (a, b),
+        let (a, b) = match op {
+            BinaryOp::Shl | BinaryOp::Shr => (a, self.fit(b, ValueType::Index)),
+            _ => self.alike(a, b),
         };
         let ty = match op {
             _ if op.is_comparison() => ValueType::BOOL,

@@ -53,10 +53,9 @@ impl Lowering<'_> {
 
     /// One thread makes their barriers.
     pub(super) fn init_inboxes(&mut self) {
-        let all: Vec<Inbox> = self.inboxes.values().copied().collect();
-        for inbox in all {
-            let index = self.int(0);
-            self.op(OpKind::BarrierInit { barrier: BarrierRef { array: inbox.arrived, index }, arrivals: 1 });
+        for inbox in self.inboxes.clone().into_values() {
+            let barrier = self.arrived(inbox);
+            self.op(OpKind::BarrierInit { barrier, arrivals: 1 });
         }
     }
 
@@ -116,10 +115,7 @@ impl Lowering<'_> {
                 let barrier = l.expect_parts(inbox, bytes * i64::from(others));
                 l.await_parts(barrier);
                 l.where_held(&layout, |l| {
-                    for sender in 0..others {
-                        let sender = l.int(i64::from(sender));
-                        l.take(&exchange, &layout, op, sender);
-                    }
+                    (0..others).for_each(|sender| l.take(&exchange, &layout, op, sender));
                 });
             },
             |l| {
@@ -131,10 +127,14 @@ impl Lowering<'_> {
         );
     }
 
+    /// The barrier of an inbox.
+    fn arrived(&mut self, inbox: Inbox) -> BarrierRef {
+        BarrierRef { array: inbox.arrived, index: self.int(0) }
+    }
+
     /// One thread says how many bytes come.
     fn expect_parts(&mut self, inbox: Inbox, bytes: i64) -> BarrierRef {
-        let (index, thread) = (self.int(0), self.compute_thread());
-        let barrier = BarrierRef { array: inbox.arrived, index };
+        let (barrier, thread) = (self.arrived(inbox), self.compute_thread());
         self.when(thread.equals(0), |l| {
             let bytes = l.int(bytes);
             l.op(OpKind::BarrierExpect { barrier, bytes });
@@ -162,7 +162,7 @@ impl Lowering<'_> {
         let blocks = self.cluster().iter().product::<u32>();
         let (dtype, len) = (kernel.buffer_dtype(src), kernel.buffer_len(src) as u32);
         let width = [4, 2].into_iter().find(|w| len / blocks % w == 0).unwrap_or(1);
-        let pieces = self.int(i64::from(len / width));
+        let pieces = len / width;
         if blocks == 1 {
             // A block that is a cluster by itself keeps what it has.
             return self.spread("piece", &[pieces], |l, indices| {
@@ -211,10 +211,10 @@ impl Lowering<'_> {
     }
 
     /// Where piece `piece` of this thread's elements lies in the inbox, of the tile of block `sender + 1`.
-    fn piece_at(&mut self, exchange: &Exchange, sender: ValueId, piece: ValueId) -> Memory {
+    fn piece_at(&mut self, exchange: &Exchange, sender: impl Into<Term>, piece: ValueId) -> Memory {
         let Exchange { pieces, holders, width, .. } = *exchange;
         let thread = self.compute_thread();
-        self.at(exchange.inbox.array, (sender * pieces + piece) * (holders * width) + thread * width)
+        self.at(exchange.inbox.array, (sender.into() * pieces + piece) * (holders * width) + thread * width)
     }
 
     /// The first register of a piece.
@@ -226,13 +226,12 @@ impl Lowering<'_> {
         self.unrolled("i", exchange.pieces, |l, piece| {
             let memory = l.piece_at(exchange, sender, piece);
             let start = l.piece_start(exchange, layout, piece);
-            let (block, index) = (l.int(0), l.int(0));
-            let barrier = BarrierRef { array: exchange.inbox.arrived, index };
+            let (block, barrier) = (l.int(0), l.arrived(exchange.inbox));
             l.op(OpKind::ClusterStore { memory, block, local: exchange.local, start, width: exchange.width, barrier });
         });
     }
 
-    fn take(&mut self, exchange: &Exchange, layout: &Fragment, op: ReduceOp, sender: ValueId) {
+    fn take(&mut self, exchange: &Exchange, layout: &Fragment, op: ReduceOp, sender: u32) {
         let local = exchange.local;
         let part = self.out.local("part", self.out.program.locals[local].dtype, exchange.width);
         self.unrolled("i", exchange.pieces, |l, piece| {

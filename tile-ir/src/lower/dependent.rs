@@ -20,7 +20,7 @@
 //! Loads of all tensors are ordered with the wait from then on ([`TensorInfo::ordered`]).
 
 use super::builder::Builder;
-use crate::diag::Bug;
+use crate::diag::Diagnostic;
 use crate::ir::{AccessMode, BinaryOp, SpanId, Trigger};
 use crate::lowered::*;
 
@@ -43,16 +43,18 @@ impl Touch {
 ///
 /// In: a program whose `launch.dependent` says whether it may start early, and which has no waits but those of partitions, which have
 /// placed their own. Out: what this module's contract says.
-pub(super) fn dependent(mut program: Program) -> Result<Program, Bug> {
+///
+/// # Errors
+/// A mistake of the compiler.
+pub fn dependent(mut program: Program) -> Result<Program, Vec<Diagnostic>> {
     let Some(trigger) = program.launch.dependent else { return Ok(program) };
     program.tensors.iter_mut().for_each(|tensor| tensor.ordered = true);
-    let ops = std::mem::take(&mut program.body);
-    let mut builder = Builder::new(program);
-    let waits = visit::any(&ops, &|kind| matches!(kind, OpKind::Wait));
-    let ops = if waits { ops } else { builder.waiting(ops, trigger) };
-    let start = Op { kind: OpKind::LaunchDependents, span: SpanId::from_u32(0) };
-    builder.program.body = (trigger == Trigger::AtStart).then_some(start).into_iter().chain(ops).collect();
-    builder.finish()
+    Builder::rewrite(program, |builder, ops| {
+        let waits = visit::any(&ops, &|kind| matches!(kind, OpKind::Wait));
+        let ops = if waits { ops } else { builder.waiting(ops, trigger) };
+        let start = Op { kind: OpKind::LaunchDependents, span: SpanId::from_u32(0) };
+        (trigger == Trigger::AtStart).then_some(start).into_iter().chain(ops).collect()
+    })
 }
 
 impl Builder {
@@ -165,9 +167,8 @@ impl Builder {
     }
 
     fn touch_ops(&self, ops: &[Op]) -> Touch {
-        let mut all = Touch::default();
-        visit::each_access(&self.program, ops, &mut |space, access| all = all.and(self.touch(space, access)));
-        all
+        let accesses = visit::all_accesses(&self.program, ops).into_iter();
+        accesses.fold(Touch::default(), |all, (space, access)| all.and(self.touch(space, access)))
     }
 
     fn touch_op(&self, op: &Op) -> Touch {
@@ -175,13 +176,8 @@ impl Builder {
     }
 
     fn touch_value(&self, id: ValueId) -> Touch {
-        let mut all = Touch::default();
-        visit::each_value(&self.program, id, &mut |value| {
-            if let ValueKind::Load(memory) = &value.kind {
-                all = all.and(self.touch(memory.space, AccessMode::Read));
-            }
-        });
-        all
+        let loads = visit::loads(&self.program, id).into_iter();
+        loads.fold(Touch::default(), |all, memory| all.and(self.touch(memory.space, AccessMode::Read)))
     }
 
     fn touch(&self, space: Space, access: AccessMode) -> Touch {

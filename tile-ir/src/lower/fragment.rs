@@ -17,23 +17,13 @@ pub(super) struct Registers {
     pub(super) kept: Option<u8>,
 }
 
-impl Registers {
-    /// Elements a thread has.
-    pub(super) fn count(&self) -> u32 {
-        self.kept.map_or_else(|| self.layout.registers(), |axis| self.layout.slots(axis))
-    }
-}
-
 impl<'a> Lowering<'a> {
     /// Gives a fragment its registers.
     pub(super) fn declare_fragment(&mut self, buffer: BufferId) {
         let Some(&layout) = self.layouts.fragments.get(&buffer) else { return self.bug("a fragment has no layout") };
-        let Buffer { name, .. } = &self.kernel.buffers[buffer];
-        let mut registers =
-            Registers { local: LocalId::from_u32(0), layout, kept: self.layouts.kept.get(&buffer).copied() };
-        let local = self.out.local(name, self.kernel.buffer_dtype(buffer), registers.count());
-        registers.local = local;
-        self.fragments[buffer] = Some(registers);
+        let count = self.layouts.elements(buffer, &layout);
+        let local = self.out.local(&self.kernel.buffers[buffer].name, self.kernel.buffer_dtype(buffer), count);
+        self.fragments[buffer] = Some(Registers { local, layout, kept: self.layouts.kept.get(&buffer).copied() });
     }
 
     /// The registers of a fragment, which every one has that is used.
@@ -47,11 +37,8 @@ impl<'a> Lowering<'a> {
 
     /// Sets every element.
     pub(super) fn fill_fragment(&mut self, buffer: BufferId, value: ValueId) {
-        let Some(registers) = self.held_in(buffer) else { return };
-        let local = registers.local;
-        self.unrolled("i", registers.count(), |l, offset| {
-            l.put(local, offset, value);
-        });
+        let Some(Registers { local, .. }) = self.held_in(buffer) else { return };
+        self.unrolled("i", self.program.locals[local].len, |l, offset| l.put(local, offset, value));
     }
 
     /// `f` for the elements of the tile that a thread holds, `width` neighbours of a row at once: with the register of the

@@ -60,9 +60,13 @@ mod walk;
 
 pub use bind::bind;
 pub(crate) use bind::bind_ahead;
+pub use dependent::dependent;
+pub use padding::padding;
+pub use peel::peel;
+pub use place::place;
 
 use crate::analysis::{Analysis, IndexRange, analyse};
-use crate::diag::{Bug, Diagnostic};
+use crate::diag::Diagnostic;
 use crate::ir::*;
 use crate::lowered::*;
 use schedule::{Partitions, schedule};
@@ -94,7 +98,7 @@ pub fn chooses_grid(bound: &BoundKernel) -> bool {
 /// The errors of [`lower_bound`].
 pub fn interface(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let Scheduled { kernel, facts, .. } = planned(bound, facts(bound, target)?, target)?;
-    valid(walk::interface(&kernel, &facts, target))
+    walk::interface(&kernel, &facts, target)
 }
 
 /// Lowers a bound kernel: a line a pass.
@@ -111,7 +115,7 @@ fn lower_analysed(bound: &BoundKernel, facts: Analysis, target: Target) -> Resul
     let program = padding(program)?;
     let program = dependent(program)?;
     let program = peel(program)?;
-    let program = place::place(program);
+    let program = place(program);
     place::fits(bound, &program)?;
     verified(program)
 }
@@ -126,7 +130,7 @@ pub fn walked(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagno
 
 fn walk_analysed(bound: &BoundKernel, facts: Analysis, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let Scheduled { kernel, facts, partitions, remarks } = planned(bound, facts, target)?;
-    valid(walk::walk(&kernel, &facts, partitions, &remarks, target))
+    walk::walk(&kernel, &facts, partitions, &remarks, target)
 }
 
 /// A kernel of which it is known who does what.
@@ -165,47 +169,6 @@ pub fn scheduled(bound: &BoundKernel, target: Target) -> Result<String, Vec<Diag
     let Scheduled { kernel, partitions, .. } = planned(bound, facts(bound, target)?, target)?;
     let sums = bind::sums::remarks(bound).into_iter().map(|(_, text)| format!("    {text}\n"));
     Ok(partitions.text(&kernel) + &sums.collect::<String>())
-}
-
-/// The pass `padding`: tiles that fill up a cluster have no effects.
-///
-/// # Errors
-/// A mistake of the compiler.
-pub fn padding(program: Program) -> Result<Program, Vec<Diagnostic>> {
-    valid(padding::padding(program))
-}
-
-/// The pass `dependent`: a kernel that starts early waits for the previous one.
-///
-/// # Errors
-/// A mistake of the compiler.
-pub fn dependent(program: Program) -> Result<Program, Vec<Diagnostic>> {
-    valid(dependent::dependent(program))
-}
-
-/// The pass `peel`: masked steps of loops of products in a loop of their own.
-///
-/// # Errors
-/// A mistake of the compiler.
-pub fn peel(program: Program) -> Result<Program, Vec<Diagnostic>> {
-    valid(peel::peel(program))
-}
-
-/// The pass `place`: offsets in shared memory.
-pub fn place(program: Program) -> Program {
-    place::place(program)
-}
-
-/// A pass's program. In debug builds it is verified as far as it can be before it has its place in shared memory and its waits.
-fn valid(program: Result<Program, Bug>) -> Result<Program, Vec<Diagnostic>> {
-    let checked = program.and_then(|program| {
-        #[cfg(any(test, feature = "sim"))]
-        if cfg!(debug_assertions) && !program.body.is_empty() {
-            crate::verify::program::unfinished(&program)?;
-        }
-        Ok(program)
-    });
-    checked.map_err(|bug| vec![bug.diagnostic()])
 }
 
 /// The program, whose structure is verified in debug builds. Whoever compiles it verifies it as a whole.

@@ -161,15 +161,15 @@ impl Lowering<'_> {
 ///
 /// In: a program whose [`TileIndex`]es say in which registers it stands that a tile is the author's. Out: what outlives the block
 /// happens where that register holds.
-pub(super) fn padding(mut program: Program) -> Result<Program, Bug> {
+///
+/// # Errors
+/// A mistake of the compiler.
+pub fn padding(program: Program) -> Result<Program, Vec<Diagnostic>> {
     let insides: BTreeSet<RegId> = program.tiles.iter().filter_map(|tile| tile.inside).collect();
     if insides.is_empty() {
         return Ok(program);
     }
-    let ops = std::mem::take(&mut program.body);
-    let mut builder = Builder::new(program);
-    builder.program.body = builder.predicated(ops, &insides, None);
-    builder.finish()
+    Builder::rewrite(program, |builder, ops| builder.predicated(ops, &insides, None))
 }
 
 impl Builder {

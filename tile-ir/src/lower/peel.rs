@@ -14,19 +14,19 @@
 
 use super::builder::Builder;
 use super::term::{Compare, Term};
-use crate::diag::Bug;
+use crate::diag::Diagnostic;
 use crate::ir::BinaryOp;
 use crate::lowered::*;
 
 /// The program, whose loops of products are split where an `if` begins to hold.
-pub(super) fn peel(mut program: Program) -> Result<Program, Bug> {
-    if !multiplies(&program.body) {
-        return Ok(program);
+///
+/// # Errors
+/// A mistake of the compiler.
+pub fn peel(program: Program) -> Result<Program, Vec<Diagnostic>> {
+    match multiplies(&program.body) {
+        true => Builder::rewrite(program, Builder::peeled),
+        false => Ok(program),
     }
-    let ops = std::mem::take(&mut program.body);
-    let mut builder = Builder::new(program);
-    builder.program.body = builder.peeled(ops);
-    builder.finish()
 }
 
 /// Whether operations multiply tiles by `wgmma`.
@@ -77,12 +77,10 @@ impl Builder {
         self.remark(RemarkKind::Choice, span, text.to_owned());
         Some(self.nested(|l| {
             let name = format!("{}_masked", l.program.regs[*reg].name);
-            let first = l.reg(&name, ValueType::Index, false);
-            let first_value = l.first(&from);
-            let within = l.binary(BinaryOp::Max, first_value, *start);
+            let first = l.first(&from);
+            let within = l.binary(BinaryOp::Max, first, *start);
             let within = l.binary(BinaryOp::Min, within, *end);
-            l.define(first, within);
-            let first = l.read(first);
+            let first = l.once(&name, within);
             let (reg, step, unroll) = (*reg, *step, *unroll);
             l.op(OpKind::For { reg, start: *start, end: first, step, unroll, body: without });
             l.op(OpKind::For { reg, start: first, end: *end, step, unroll, body: masked });
@@ -129,12 +127,12 @@ impl Builder {
 
     /// Whether a value is an index that every block of the launch has: nothing in it is a register, a thread's or a block's, or read from memory.
     fn is_of_launch(&self, value: ValueId) -> bool {
-        let mut is_same = self.program.values[value].ty == ValueType::Index;
-        visit::each_value(&self.program, value, &mut |value| {
-            let of_launch = matches!(value.kind, ValueKind::Int(_) | ValueKind::Param(_));
-            is_same &= of_launch || matches!(value.kind, ValueKind::Unary(..) | ValueKind::Binary(..));
-        });
-        is_same
+        let of_launch = |value: &Value| {
+            let is_leaf = matches!(value.kind, ValueKind::Int(_) | ValueKind::Param(_));
+            is_leaf || matches!(value.kind, ValueKind::Unary(..) | ValueKind::Binary(..))
+        };
+        self.program.values[value].ty == ValueType::Index
+            && visit::values(&self.program, value).into_iter().all(of_launch)
     }
 
     /// The first index, counted from 0, from which on a condition holds.

@@ -7,12 +7,13 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BoundKernel, Scope};
-use crate::lowered::visit::{each, each_value};
+use crate::lowered::visit::{each, values};
 use crate::lowered::*;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-pub(super) fn place(mut program: Program) -> Program {
+/// The program, whose shared arrays and barriers have their places.
+pub fn place(mut program: Program) -> Program {
     let mut end = 0u32;
     for array in program.shared.values_mut() {
         array.offset = end.next_multiple_of(array.align);
@@ -126,15 +127,13 @@ fn lives(program: &Program) -> BTreeMap<SharedId, Life> {
                     Part::Pins(_) | Part::Body(..) => {}
                 }
             }
-            for id in op.kind.values() {
-                each_value(program, id, &mut |value| {
-                    if let ValueKind::Load(Memory { space: Space::Shared(shared), .. }) = value.kind {
-                        touch(shared, false, false);
-                    }
-                    if let ValueKind::Descriptor { shared, .. } = value.kind {
-                        touch(shared, true, false);
-                    }
-                });
+            for value in op.kind.values().into_iter().flat_map(|id| values(program, id)) {
+                if let ValueKind::Load(Memory { space: Space::Shared(shared), .. }) = value.kind {
+                    touch(shared, false, false);
+                }
+                if let ValueKind::Descriptor { shared, .. } = value.kind {
+                    touch(shared, true, false);
+                }
             }
         });
     }

@@ -44,11 +44,8 @@ impl Builder {
         let met = ops[..first].iter().rposition(|op| op.kind == OpKind::Barrier).map_or(0, |at| at + 1);
         let stored = ops[met..first].iter().position(|op| self.stores_what_was_loaded(op));
         let Some(at) = stored.map(|stored| met + stored) else { return ops };
-        let mut loads = false;
-        visit::each_access(&self.program, &ops[..at], &mut |space, access| {
-            loads |= matches!(space, Space::Global(_)) && access == AccessMode::Read;
-        });
-        if !loads {
+        let mut accesses = visit::all_accesses(&self.program, &ops[..at]).into_iter();
+        if !accesses.any(|(space, access)| matches!(space, Space::Global(_)) && access == AccessMode::Read) {
             return ops;
         }
         let behind = ops.split_off(at);
@@ -58,13 +55,9 @@ impl Builder {
 
     /// Whether an operation stores to shared memory, and loads nothing from a tensor itself.
     fn stores_what_was_loaded(&self, op: &Op) -> bool {
-        let (mut loads, mut stores) = (false, false);
-        visit::each_access(&self.program, std::slice::from_ref(op), &mut |space, access| match space {
-            Space::Global(_) => loads = true,
-            Space::Shared(_) => stores |= access == AccessMode::Write,
-            Space::Local(_) => {}
-        });
-        stores && !loads
+        let accesses = visit::all_accesses(&self.program, std::slice::from_ref(op));
+        accesses.iter().any(|access| matches!(access, (Space::Shared(_), AccessMode::Write)))
+            && !accesses.iter().any(|(space, _)| matches!(space, Space::Global(_)))
     }
 
     fn parted(&self, above: &[Op], ops: Vec<Op>, waited: bool) -> (Vec<Op>, Vec<Op>) {
@@ -135,27 +128,18 @@ impl Builder {
     }
 
     fn value_may_move(&self, id: ValueId, passed: &Passed) -> bool {
-        let mut may = true;
-        visit::each_value(&self.program, id, &mut |value| {
-            if let ValueKind::Reg(reg) = &value.kind {
-                may &= !self.program.regs[*reg].mutable && !passed.regs.contains(reg);
-            } else if let ValueKind::Load(memory) = &value.kind {
-                may &= self.reads_early(memory, passed);
-            }
-        });
-        may
+        visit::values(&self.program, id).into_iter().all(|value| match &value.kind {
+            ValueKind::Reg(reg) => !self.program.regs[*reg].mutable && !passed.regs.contains(reg),
+            ValueKind::Load(memory) => self.reads_early(memory, passed),
+            _ => true,
+        })
     }
 
     /// The registers that an operation and those inside it read.
     fn reads(&self, op: &Op, regs: &mut BTreeSet<RegId>) {
         visit::each(std::slice::from_ref(op), &mut |op| {
-            for id in op.kind.values() {
-                visit::each_value(&self.program, id, &mut |value| {
-                    if let ValueKind::Reg(reg) = value.kind {
-                        regs.insert(reg);
-                    }
-                });
-            }
+            let values = op.kind.values().into_iter().flat_map(|id| visit::values(&self.program, id));
+            regs.extend(values.filter_map(|value| if let ValueKind::Reg(reg) = value.kind { Some(reg) } else { None }));
         });
     }
 
@@ -177,11 +161,13 @@ impl Builder {
                 }
             }
         });
-        visit::each_access(&self.program, ops, &mut |space, access| match space {
-            Space::Shared(shared) => _ = passed.shared.insert(shared),
-            Space::Global(param) if access != AccessMode::Read => _ = passed.written.insert(param),
-            Space::Global(_) | Space::Local(_) => {}
-        });
+        for (space, access) in visit::all_accesses(&self.program, ops) {
+            match space {
+                Space::Shared(shared) => _ = passed.shared.insert(shared),
+                Space::Global(param) if access != AccessMode::Read => _ = passed.written.insert(param),
+                Space::Global(_) | Space::Local(_) => {}
+            }
+        }
         may
     }
 }

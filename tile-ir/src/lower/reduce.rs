@@ -55,7 +55,7 @@ impl Lowering<'_> {
             l.at(scratch, element.map_or(first + part, |element| element * slots + (first + part)))
         };
         let publish = self.nested(|l| {
-            let position = l.position(group);
+            let position = l.thread_index(group.axis);
             let part = l.binary(BinaryOp::Div, position, part_extent);
             l.each(running, |l, value| {
                 let memory = slot(l, part, value.element);
@@ -63,23 +63,22 @@ impl Lowering<'_> {
             });
         });
         if part_extent > 1 {
-            let position = self.position(group);
+            let position = self.thread_index(group.axis);
             self.guarded((position % part_extent).equals(0), publish);
         } else {
             self.ops.extend(publish);
         }
         self.block_barrier();
         self.each(running, |l, value| {
-            let zero = l.int(0);
-            let memory = slot(l, zero, value.element);
+            let first = l.int(0);
+            let memory = slot(l, first, value.element);
             let start = l.fetch(memory);
             value.set(l, start);
             let unroll = if parts <= WARP { Unroll::Full } else { Unroll::Auto };
             l.stepped("part", [1, parts, 1], unroll, |l, part| {
                 let memory = slot(l, part, value.element);
                 let other = l.fetch(memory);
-                let current = value.reread(l);
-                let combined = l.combine(op, current, other);
+                let combined = l.combine(op, value.get, other);
                 value.set(l, combined);
             });
         });
@@ -131,11 +130,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// The thread's position in its group.
-    fn position(&mut self, group: &Group) -> ValueId {
-        self.thread_index(group.axis)
-    }
-
     /// The thread's index on an axis.
     fn thread_index(&mut self, axis: u8) -> ValueId {
         let binding = self.kernel.threads.get(usize::from(axis)).and_then(|bound| self.vars[bound.var]);
@@ -177,6 +171,7 @@ enum Running {
 
 /// One running value.
 struct RunningValue {
+    /// What it is wherever that is read.
     get: ValueId,
     running: Running,
     element: Option<ValueId>,
@@ -190,13 +185,6 @@ impl RunningValue {
             }
             (Running::Reg(reg), _) => l.set(reg, value),
             (Running::Array(..), None) => {}
-        }
-    }
-
-    fn reread(&self, l: &mut Lowering<'_>) -> ValueId {
-        match self.running {
-            Running::Reg(reg) => l.read(reg),
-            Running::Array(..) => self.get,
         }
     }
 }

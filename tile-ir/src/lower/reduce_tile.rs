@@ -213,7 +213,6 @@ impl Lowering<'_> {
         let dtype = self.kernel.buffer_dtype(src);
         let held = self.fragments[dst];
         let scratch = held.map(|_| self.shared_array("reduced", dtype, stays, true));
-        let stays = self.int(i64::from(stays));
         self.spread("element", &[stays], |l, indices| {
             let kept = indices[0];
             let result = l.combine_elements(op, dtype, extent, |l, index| {

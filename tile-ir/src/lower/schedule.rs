@@ -109,6 +109,11 @@ impl Partitions {
 }
 
 impl Layouts {
+    /// How many elements a thread has of a fragment that lies so.
+    pub(super) fn elements(&self, fragment: BufferId, layout: &Fragment) -> u32 {
+        self.kept.get(&fragment).map_or_else(|| layout.registers(), |axis| layout.slots(*axis))
+    }
+
     fn lines(&self, kernel: &BoundKernel) -> Vec<String> {
         let name = |buffer: &BufferId| &kernel.buffers[*buffer].name;
         let fragments = self.fragments.iter().map(|(buffer, layout)| {

@@ -342,17 +342,7 @@ impl<'a> Lowering<'a> {
 
 /// Variables that some reachable expression reads. Grid extents are the host's.
 fn used_variables(kernel: &BoundKernel) -> BTreeSet<VarId> {
-    let mut used: BTreeSet<VarId> = kernel
-        .exprs
-        .values()
-        .filter_map(|e| match e.kind {
-            ExprKind::Var(var) => Some(var),
-            _ => None,
-        })
-        .collect();
-    used.extend(kernel.stmts.values().filter_map(|s| {
-        let StmtKind::Reduce { axis, .. } = s.kind else { return None };
-        axis
-    }));
-    used
+    let axis = |stmt: &Stmt| if let StmtKind::Reduce { axis, .. } = stmt.kind { axis } else { None };
+    let read = kernel.exprs.values().filter_map(|expr| expr.kind.variable());
+    read.chain(kernel.stmts.values().filter_map(axis)).collect()
 }

@@ -33,8 +33,14 @@ impl Lowering<'_> {
     }
 
     /// Every element of `extents` once, spread over the block; `f` gets the index tuple.
-    pub(super) fn spread(&mut self, name: &str, extents: &[ValueId], f: impl FnOnce(&mut Self, Vec<ValueId>)) {
-        self.spread_in(ValueType::Index, name, extents, f);
+    pub(super) fn spread(
+        &mut self,
+        name: &str,
+        extents: &[impl Into<Term> + Copy],
+        f: impl FnOnce(&mut Self, Vec<ValueId>),
+    ) {
+        let extents: Vec<ValueId> = extents.iter().map(|extent| self.eval(*extent)).collect();
+        self.spread_in(ValueType::Index, name, &extents, f);
     }
 
     /// Visits every element of `extents` once, spread over the block, with the element number computed in `ty`.
@@ -65,7 +71,7 @@ impl Lowering<'_> {
     }
 
     /// The index tuple of a linear element, last axis fastest.
-    pub(super) fn split(&mut self, element: ValueId, extents: &[ValueId]) -> Vec<ValueId> {
+    pub(super) fn split(&mut self, element: ValueId, extents: &[impl Into<Term> + Copy]) -> Vec<ValueId> {
         let mut indices = vec![element; extents.len()];
         let mut rest = element;
         for axis in (0..extents.len()).rev() {
@@ -126,16 +132,13 @@ impl Lowering<'_> {
         let space = self.space(Place::Buffer(buffer));
         let len = kernel.buffer_len(buffer) as u32;
         let value = self.value(value);
-        let store = |l: &mut Self, offset: ValueId| {
-            l.put(space, offset, value);
-        };
+        let store = |l: &mut Self, offset: ValueId| l.put(space, offset, value);
         match kernel.buffers[buffer].scope {
             Scope::Local => self.unrolled("i", len, store),
             Scope::Fragment => self.fill_fragment(buffer, value),
             Scope::Shared => {
                 // Whatever the layout, it has no gaps.
-                let extent = self.int(i64::from(len));
-                self.spread("element", &[extent], |l, indices| {
+                self.spread("element", &[len], |l, indices| {
                     let offset = l.in_slot(buffer, indices[0]);
                     store(l, offset);
                 });
@@ -147,8 +150,7 @@ impl Lowering<'_> {
         let Some(facts) = self.analysis.copies.get(&stmt) else { return self.bug("nothing is known of a copy") };
         let src_open = open_axes(&facts.src, &facts.src_nonnegative);
         let dst_open = open_axes(&facts.dst, &facts.dst_nonnegative);
-        let extents: Vec<ValueId> = facts.extents.iter().map(|&e| self.int(i64::from(e))).collect();
-        let total: u32 = facts.extents.iter().product();
+        let extents = &facts.extents[..];
         if let Some(fragment) = self.fragment_at(src.place) {
             let mut paired = facts.transaction.is_some_and(|width| width >= 2);
             // In a warp-specialised kernel pairs of 16-bit results may ask for even rows: TMA, which stores most of them, asks for more.
@@ -168,10 +170,10 @@ impl Lowering<'_> {
         // A per-thread array is copied by its thread; anything else by the block together.
         let cooperative = ![src, dst].iter().any(|tile| self.kernel.scope_of(tile.place) == Some(Scope::Local));
         if let Some(width) = self.asynchronous_width(stmt) {
-            return self.asynchronous_tile(src, dst, [&src_open, &dst_open], &facts.extents, width);
+            return self.asynchronous_tile(src, dst, [&src_open, &dst_open], extents, width);
         }
-        if let Some(piece) = self.piece(src, dst, &facts.extents) {
-            return self.copy_in_pieces(src, dst, &facts.extents, piece);
+        if let Some(piece) = self.piece(src, dst, extents) {
+            return self.copy_in_pieces(src, dst, extents, piece);
         }
         let body = |l: &mut Self, indices: &[ValueId]| {
             let from = l.tile_memory(src, indices, &src_open);
@@ -179,10 +181,10 @@ impl Lowering<'_> {
             l.carry(from, to);
         };
         if cooperative {
-            self.spread("element", &extents, |l, indices| body(l, &indices));
+            self.spread("element", extents, |l, indices| body(l, &indices));
         } else {
-            self.unrolled("i", total, |l, element| {
-                let indices = l.split(element, &extents);
+            self.unrolled("i", extents.iter().product(), |l, element| {
+                let indices = l.split(element, extents);
                 body(l, &indices);
             });
         }
@@ -215,8 +217,7 @@ impl Lowering<'_> {
             true => loaded,
             false => self.local("converted", to, piece),
         };
-        let counts = [extents[0], extents[1] / piece].map(|count| self.int(i64::from(count)));
-        self.spread("piece", &counts, |l, indices| {
+        self.spread("piece", &[extents[0], extents[1] / piece], |l, indices| {
             let row = l.once("row", indices[0]);
             let column = l.once("col", indices[1] * piece);
             let place = |l: &mut Self, tile: &TileRef, at: u32| {

@@ -7,8 +7,7 @@ pub(super) use crate::ir::parts::{accesses, expressions, statements, variables};
 
 /// The variables that an expression reads.
 pub(super) fn depends(kernel: &BoundKernel, expr: ExprId) -> Vec<VarId> {
-    let read = |kind: &ExprKind| if let ExprKind::Var(var) = kind { Some(*var) } else { None };
-    expressions(kernel, expr).into_iter().filter_map(read).collect()
+    expressions(kernel, expr).into_iter().filter_map(ExprKind::variable).collect()
 }
 
 /// The variable that a statement declares, if it is a `let`.

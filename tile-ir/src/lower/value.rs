@@ -63,17 +63,13 @@ impl Lowering<'_> {
                 let args = args.iter().map(|&a| self.value(a)).collect();
                 self.push(ValueKind::Math(*function, args), ty)
             }
-            ExprKind::Select(c, a, b) => {
+            ExprKind::Select(c, a, b) | ExprKind::If(c, a, b) => {
                 let (c, a, b) = (self.value(*c), self.value(*a), self.value(*b));
                 let (a, b) = self.alike(a, b);
+                let is_lazy = matches!(kind, ExprKind::If(..));
+                let choice = if is_lazy { ValueKind::Choose(c, a, b) } else { ValueKind::Select(c, a, b) };
                 let ty = self.program.values[a].ty;
-                self.push(ValueKind::Select(c, a, b), ty)
-            }
-            ExprKind::If(c, a, b) => {
-                let (c, a, b) = (self.value(*c), self.value(*a), self.value(*b));
-                let (a, b) = self.alike(a, b);
-                let ty = self.program.values[a].ty;
-                self.push(ValueKind::Choose(c, a, b), ty)
+                self.push(choice, ty)
             }
             ExprKind::Cast(_, x) => {
                 let x = self.value(*x);

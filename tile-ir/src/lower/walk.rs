@@ -8,7 +8,7 @@ use super::schedule::{Layouts, Partitions};
 use super::term::Term;
 use super::{block, class, cluster, fragment, hopper};
 use crate::analysis::{Analysis, IndexRange};
-use crate::diag::Bug;
+use crate::diag::Diagnostic;
 use crate::ir::*;
 use crate::layout;
 use crate::lowered::*;
@@ -26,7 +26,7 @@ pub(super) fn walk(
     partitions: Partitions,
     remarks: &[(SpanId, String)],
     target: Target,
-) -> Result<Program, Bug> {
+) -> Result<Program, Vec<Diagnostic>> {
     let mut lowering = Lowering::new(bound, facts, target);
     lowering.parameters();
     if !bound.class.is_widest() {
@@ -53,7 +53,7 @@ pub(super) fn walk(
 ///
 /// # Errors
 /// Something that cannot be: a mistake of the compiler.
-pub(super) fn interface(bound: &BoundKernel, facts: &Analysis, target: Target) -> Result<Program, Bug> {
+pub(super) fn interface(bound: &BoundKernel, facts: &Analysis, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let mut lowering = Lowering::new(bound, facts, target);
     lowering.parameters();
     lowering.plain_grid();

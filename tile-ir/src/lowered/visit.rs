@@ -124,26 +124,34 @@ pub fn each_list_mut(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
     }
 }
 
-/// `f` for a value and for all that it is made of, from the outside in. Ids that are no value's are passed over.
-pub fn each_value(program: &Program, id: ValueId, f: &mut impl FnMut(&Value)) {
-    if let Some(value) = program.values.get(id) {
-        f(value);
-        value.kind.operands().into_iter().for_each(|operand| each_value(program, operand, f));
+/// A value and all that it is made of, from the outside in. Ids that are no value's are passed over.
+pub fn values(program: &Program, id: ValueId) -> Vec<&Value> {
+    fn add<'p>(program: &'p Program, id: ValueId, all: &mut Vec<&'p Value>) {
+        if let Some(value) = program.values.get(id) {
+            all.push(value);
+            value.kind.operands().into_iter().for_each(|operand| add(program, operand, all));
+        }
     }
+    let mut all = Vec::new();
+    add(program, id, &mut all);
+    all
 }
 
-/// `f` for every access in operations and in those inside them: their own, and the loads in their values.
-pub fn each_access(program: &Program, ops: &[Op], f: &mut impl FnMut(Space, AccessMode)) {
+/// What a value loads.
+pub fn loads(program: &Program, id: ValueId) -> Vec<&Memory> {
+    let all = values(program, id).into_iter();
+    all.filter_map(|value| if let ValueKind::Load(memory) = &value.kind { Some(memory) } else { None }).collect()
+}
+
+/// Every access in operations and in those inside them: their own, and the loads in their values.
+pub fn all_accesses(program: &Program, ops: &[Op]) -> Vec<(Space, AccessMode)> {
+    let mut all = Vec::new();
     each(ops, &mut |op| {
-        op.kind.accesses(program).into_iter().for_each(|(space, access)| f(space, access));
-        for id in op.kind.values() {
-            each_value(program, id, &mut |value| {
-                if let ValueKind::Load(memory) = &value.kind {
-                    f(memory.space, AccessMode::Read);
-                }
-            });
-        }
+        all.extend(op.kind.accesses(program));
+        let loads = op.kind.values().into_iter().flat_map(|id| loads(program, id));
+        all.extend(loads.map(|memory| (memory.space, AccessMode::Read)));
     });
+    all
 }
 
 /// Whether there is such an operation.

@@ -11,8 +11,8 @@ mod tests;
 mod value;
 
 use crate::ir::Dtype;
-use crate::lowered::visit::{each, each_value};
-use crate::lowered::{OpKind, Parameter, ParameterKind, Program, Special, ValueKind, ValueType};
+use crate::lowered::visit::{each, values as values_of};
+use crate::lowered::{OpKind, Parameter, ParameterKind, Program, Special, Value, ValueId, ValueKind, ValueType};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -118,16 +118,11 @@ fn places(program: &Program) -> String {
 
 /// What the operations that are printed ask of the hardware.
 fn specials(program: &Program) -> Vec<Special> {
+    let of = |value: &Value| if let ValueKind::Special(special) = value.kind { Some(special) } else { None };
     let mut asked = Vec::new();
     each(&program.body, &mut |op| {
         let values = if is_silent(&op.kind) { Vec::new() } else { op.kind.values() };
-        for id in values {
-            each_value(program, id, &mut |value| {
-                if let ValueKind::Special(special) = value.kind {
-                    asked.push(special);
-                }
-            });
-        }
+        asked.extend(values.into_iter().flat_map(|id| values_of(program, id)).filter_map(of));
     });
     asked
 }
@@ -225,14 +220,13 @@ fn warp_mask(program: &Program) -> String {
 }
 
 /// Whether a loop's bound has to be read before the loop: it mentions something the body may change.
-fn bound_may_change(program: &Program, value: crate::lowered::ValueId) -> bool {
-    let mut may = false;
-    each_value(program, value, &mut |value| {
+fn bound_may_change(program: &Program, value: ValueId) -> bool {
+    values_of(program, value).into_iter().any(|value| match value.kind {
         // Where it is evaluated decides who is elected.
-        may |= matches!(value.kind, ValueKind::Load(_) | ValueKind::Special(Special::Elected))
-            || matches!(value.kind, ValueKind::Reg(reg) if program.regs[reg].mutable);
-    });
-    may
+        ValueKind::Load(_) | ValueKind::Special(Special::Elected) => true,
+        ValueKind::Reg(reg) => program.regs[reg].mutable,
+        _ => false,
+    })
 }
 
 /// Whether an operation prints nothing: it exists for the simulator.

@@ -137,7 +137,7 @@ fn used_arrays(kernel: &Kernel) -> BTreeSet<BufferId> {
 fn read_variables(kernel: &Kernel, dropped: &BTreeSet<StmtId>) -> BTreeSet<VarId> {
     let copies: BTreeSet<ExprId> = dropped.iter().flat_map(|stmt| kernel.stmts[*stmt].kind.values()).collect();
     let read = kernel.exprs.iter().filter(|(id, _)| !copies.contains(id));
-    read.filter_map(|(_, expr)| if let ExprKind::Var(var) = expr.kind { Some(var) } else { None }).collect()
+    read.filter_map(|(_, expr)| expr.kind.variable()).collect()
 }
 
 /// Most stages of a pipelined loop that is written out once a stage: each is a copy of its body in the code, and of its

@@ -66,7 +66,7 @@ impl Lowering<'_> {
         let width = if turned { 1 } else { width };
         let mut parts = extents.to_vec();
         parts.iter_mut().last().into_iter().for_each(|inner| *inner /= width);
-        let counts: Vec<ValueId> = parts.iter().map(|n| self.int(i64::from(*n))).collect();
+
         let copy = |l: &mut Self, mut indices: Vec<ValueId>| {
             if let Some(last) = indices.last_mut() {
                 *last = l.binary(BinaryOp::Mul, *last, width);
@@ -85,7 +85,7 @@ impl Lowering<'_> {
         {
             // An element's offset in the tensor follows from that of the one above, a few times in a row.
             let thread = self.linear_thread();
-            let place = self.split(thread, &counts);
+            let place = self.split(thread, &parts);
             let (each, apart) = (total / threads, threads / columns);
             for first in (0..each).step_by(MOST_WALKED as usize) {
                 let row = self.binary(BinaryOp::Add, place[0], first * apart);
@@ -112,24 +112,24 @@ impl Lowering<'_> {
             return self.copy_own_rows(src, dst, src_open, pieces, width);
         }
         if !is_operand || !total.is_multiple_of(threads) {
-            return self.spread("part", &counts, copy);
+            return self.spread("part", &parts, copy);
         }
         // Every thread has as many: written out, their addresses are computed before the loop over K.
         let each = total / threads;
         if each > MOST_WRITTEN_OUT {
             let below = self.dtype_of(dst.place).bytes() == 2 && each <= MOST_BELOW || turned && each <= MOST_TURNED;
             if !matches!(parts[..], [_, columns] if below && threads.is_multiple_of(columns)) {
-                return self.spread("part", &counts, copy);
+                return self.spread("part", &parts, copy);
             }
             // A thread's pieces have one column, and rows a constant apart.
             let thread = self.linear_thread();
-            let place = self.split(thread, &counts);
+            let place = self.split(thread, &parts);
             return self.copy_below([place[0], place[1]], each, threads / parts[1], copy);
         }
         self.unrolled("i", each, |l, index| {
             let thread = l.linear_thread();
             let part = l.once("part", thread + index * threads);
-            let indices = l.split(part, &counts);
+            let indices = l.split(part, &parts);
             copy(l, indices);
         });
     }

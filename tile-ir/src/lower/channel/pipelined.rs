@@ -140,8 +140,7 @@ impl<'a> Lowering<'a> {
             let slots = |slot| [slot, (slot + pipeline.ahead()) % stages].map(Slot::Fixed);
             l.iteration(&pipeline, reg, slots(0));
             for slot in 1..stages {
-                let first = l.read(reg);
-                let index = l.ahead(&pipeline, first, slot);
+                let index = l.ahead(&pipeline, reg, slot);
                 l.when(index.below(end), |l| {
                     let own = l.reg(&name, ty, false);
                     l.define(own, index);
@@ -268,8 +267,9 @@ impl<'a> Lowering<'a> {
     }
 
     /// The index `by` iterations after `index`.
-    fn ahead(&mut self, pipeline: &Pipeline<'_>, index: ValueId, by: u32) -> ValueId {
-        if by == 0 { index } else { self.eval(index + Term::from(by) * pipeline.step) }
+    fn ahead(&mut self, pipeline: &Pipeline<'_>, index: impl Into<Term>, by: u32) -> ValueId {
+        let index = index.into();
+        self.eval(if by == 0 { index } else { index + Term::from(by) * pipeline.step })
     }
 
     /// Makes the arrays stand for their slots `slot`.
@@ -370,13 +370,11 @@ impl<'a> Lowering<'a> {
             self.awaited_by_warp(arrays, pipeline.stages, &pipeline.body[own..]);
             self.span = span;
             self.op(OpKind::WarpBarrier);
-            let later = self.read(index);
-            let later = self.ahead(pipeline, later, pipeline.ahead());
+            let later = self.ahead(pipeline, index, pipeline.ahead());
             return self.issue(pipeline, later, filled);
         }
         self.await_slot(&pipeline.transport, pipeline.ahead() - 1);
-        let later = self.read(index);
-        let later = self.ahead(pipeline, later, pipeline.ahead());
+        let later = self.ahead(pipeline, index, pipeline.ahead());
         if self.copies_ask(pipeline) {
             self.issue_unbranched(pipeline, later, filled);
         } else {
@@ -430,8 +428,7 @@ impl<'a> Lowering<'a> {
     fn held_iteration(&mut self, pipeline: &Pipeline<'a>, held: &[Held], index: RegId, [slot, filled]: [Slot; 2]) {
         let (var, span) = (pipeline.var, self.span);
         let (loads, rest) = pipeline.body.split_at(pipeline.split.loads);
-        let next = self.read(index);
-        let next = self.ahead(pipeline, next, 1);
+        let next = self.ahead(pipeline, index, 1);
         let next = self.out.once(&format!("{}_next", self.kernel.vars[var].name), next);
         let more = self.eval(next.below(pipeline.end));
         self.when(more, |l| l.move_held(var, next, loads, held, Way::Load));

@@ -96,7 +96,6 @@ impl<'a> Lowering<'a> {
             Way::Load => (src, open_axes(&facts.src, &facts.src_nonnegative)),
             Way::Store => (dst, open_axes(&facts.dst, &facts.dst_nonnegative)),
         };
-        let extents: Vec<ValueId> = facts.extents.iter().map(|e| self.int(i64::from(*e))).collect();
         let total: u32 = facts.extents.iter().product();
         let threads = self.thread_total();
         let walked = match way {
@@ -109,7 +108,7 @@ impl<'a> Lowering<'a> {
             let inside = (!total.is_multiple_of(threads)).then(|| l.binary(BinaryOp::Lt, element, total));
             let own = l.at(local, i);
             let ops = l.nested(|l| {
-                let indices = l.split(element, &extents);
+                let indices = l.split(element, &facts.extents);
                 let indices = l.named(indices);
                 let mut memory = l.tile_memory(tile, &indices, &open);
                 if let Some((offset, _)) = walked {
@@ -136,10 +135,9 @@ impl<'a> Lowering<'a> {
         if ones.iter().any(|extent| *extent != 1) || !threads.is_multiple_of(*inner) {
             return None;
         }
-        let (thread, columns) = (self.linear_thread(), self.int(i64::from(*inner)));
-        let row = self.binary(BinaryOp::Div, thread, columns);
-        let col = self.binary(BinaryOp::Rem, thread, columns);
-        self.walked(src, [row, col], threads / inner)
+        let thread = self.linear_thread();
+        let place = [thread / *inner, thread % *inner].map(|index| self.eval(index));
+        self.walked(src, place, threads / inner)
     }
 
     /// The offset of an element of a tile in a tensor, in a register, and by how much that of one `apart` rows below it is more.
@@ -148,9 +146,7 @@ impl<'a> Lowering<'a> {
         let first = self.tile_memory(src, &[row, col], &[]).offset;
         let offset = self.out.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
         self.define(offset, first);
-        let rows = self.int(i64::from(apart));
-        let rows = self.widen(rows);
-        Some((offset, self.binary(BinaryOp::Mul, rows, stride)))
+        Some((offset, self.binary(BinaryOp::Mul, apart, stride)))
     }
 
     /// The distance of a tensor's rows, in elements.

@@ -48,7 +48,8 @@ impl Lowering<'_> {
         let Some(first) = self.held_in(product.acc) else { return };
         let (lets, work) = (&body[..number], &body[number + 1..]);
         let name = format!("{}_next", self.kernel.buffers[product.acc].name);
-        let local = self.out.local(&name, self.kernel.buffer_dtype(product.acc), first.count());
+        let count = self.program.locals[first.local].len;
+        let local = self.out.local(&name, self.kernel.buffer_dtype(product.acc), count);
         let sides = [first, Registers { local, ..first }].map(|acc| {
             let slots = channels.iter().map(|_| self.variable("taken", ValueType::Index, 0)).collect();
             Side { acc, slots, held: self.declare_held(ring, work) }
@@ -71,13 +72,12 @@ impl Lowering<'_> {
             });
             let (now, next) = (l.read(left), l.eval(left + step));
             let two = l.eval(next.below(end));
-            let then = l.nested(|l| {
+            let both = |l: &mut Self| {
                 l.issue_product(&parts, 1, next);
                 l.finish_product(&parts, 0, now, 1);
                 l.finish_product(&parts, 1, next, 0);
-            });
-            let otherwise = l.nested(|l| l.finish_product(&parts, 0, now, 0));
-            l.op(OpKind::If { cond: two, then, otherwise });
+            };
+            l.either(two, both, |l| l.finish_product(&parts, 0, now, 0));
         });
         self.fragments[product.acc] = Some(first);
     }

@@ -225,9 +225,7 @@ impl<'a> Lowering<'a> {
                     let Ok(bytes) = operand.offset(first, 0) else {
                         return self.bug("a part of an operand that no descriptor reaches");
                     };
-                    let rows = self.eval(consumer * (bytes / UNIT));
-                    let rows = self.push(ValueKind::Cast(rows), ValueType::Wide);
-                    value = self.eval(value + rows);
+                    value = self.eval(value + consumer * (bytes / UNIT));
                 }
                 let value = self.out.once(&format!("{}_descriptor", self.kernel.buffers[buffer].name), value);
                 roles.descriptors.push((buffer, value));
@@ -306,9 +304,7 @@ impl<'a> Lowering<'a> {
             if let Some(channel) = roles.channel_of(buffer) {
                 let bytes = l.layouts.shared.get(&buffer).map_or(0, |tile| tile.bytes());
                 let slot = l.slot(&channel.slots, None);
-                let shift = l.eval(slot * (bytes / UNIT));
-                let shift = l.push(ValueKind::Cast(shift), ValueType::Wide);
-                value = l.eval(value + shift);
+                value = l.eval(value + slot * (bytes / UNIT));
             }
             l.out.once(&format!("{}_slot", l.kernel.buffers[buffer].name), value)
         };
@@ -329,8 +325,7 @@ impl<'a> Lowering<'a> {
                         l.bug("a part of an operand that no descriptor reaches");
                         return first;
                     };
-                    let units = l.push(ValueKind::Int(i64::from(bytes / UNIT)), ValueType::Wide);
-                    l.binary(BinaryOp::Add, first, units)
+                    l.binary(BinaryOp::Add, first, bytes / UNIT)
                 };
                 let left = match (a, words) {
                     (Some((reg, operand)), _) => {

@@ -60,8 +60,7 @@ impl Planner<'_> {
     /// value meanwhile.
     pub(super) fn held(&self, layouts: &Layouts) -> u32 {
         let one = |(buffer, layout): (&BufferId, &Fragment)| {
-            let elements = layouts.kept.get(buffer).map_or_else(|| layout.registers(), |axis| layout.slots(*axis));
-            (elements * self.kernel.buffer_dtype(*buffer).bytes()).div_ceil(4)
+            (layouts.elements(*buffer, layout) * self.kernel.buffer_dtype(*buffer).bytes()).div_ceil(4)
         };
         let is_parts = |buffer: &BufferId, layout: &Fragment| layout.is_parts() && !layouts.kept.contains_key(buffer);
         layouts.fragments.iter().filter(|(buffer, layout)| !is_parts(buffer, layout)).map(one).sum()

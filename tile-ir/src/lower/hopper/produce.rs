@@ -15,7 +15,7 @@ impl<'a> Lowering<'a> {
             Split::Warpgroups => self.is_issuer(split, warp),
             Split::Threads(_) => self.eval(Special::Elected),
         };
-        let then = self.nested(|l| {
+        let issues = |l: &mut Self| {
             l.enter_channels(roles, 1);
             let (kernel, plan) = (l.kernel, &roles.plan);
             let slice = Slice::new(kernel, plan.loops(), plan.loads().flat_map(|load| load.vars(kernel)));
@@ -31,13 +31,12 @@ impl<'a> Lowering<'a> {
                     l.advance(&channel.slots);
                 });
             }
-        });
+        };
         // Every thread waits: a kernel that is done has waited.
-        let otherwise = self.nested(|l| {
+        self.either(cond, issues, |l| {
             l.wait_for_previous(split);
             l.copy_rows(roles, warp);
         });
-        self.op(OpKind::If { cond, then, otherwise });
     }
 
     /// The producer comes to a statement; whether it is one that loads.

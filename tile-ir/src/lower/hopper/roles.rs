@@ -138,9 +138,7 @@ impl<'a> Lowering<'a> {
             self.grid_line();
         }
         let produces = self.produces(plan.split, warp);
-        let then = self.nested(|l| l.producer(&roles, warp));
-        let otherwise = self.nested(|l| l.consumers(roles, warp));
-        self.op(OpKind::If { cond: produces, then, otherwise });
+        self.either(produces, |l| l.producer(&roles, warp), |l| l.consumers(roles.clone(), warp));
         if self.program.launch.min_blocks.is_none() {
             self.program.launch.min_blocks = Some(self.blocks_that_fit());
         }

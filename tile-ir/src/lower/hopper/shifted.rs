@@ -91,7 +91,7 @@ impl<'a> Lowering<'a> {
         let (lets, resident) = (&body[..one], roles.left_early(ring.at.stmt));
         let parts = Parts { at, lets, first, second, words, work, operand, rest, holds, defers, early, late, resident };
         let cond = self.eval(start.below(end));
-        let then = self.nested(|l| {
+        let loops = |l: &mut Self| {
             let reg = l.variable_reg(ring.at.var);
             l.begin_iteration(&parts, Some((reg, start)));
             l.await_slots(ring, &parts.early);
@@ -109,9 +109,8 @@ impl<'a> Lowering<'a> {
             l.await_slots(ring, &parts.late);
             l.multiply_at_once(roles, second, Some(words), &[]);
             l.leave_and_advance(roles, &parts.late);
-        });
-        let otherwise = self.nested(|l| l.leave_resident(&parts, None));
-        self.op(OpKind::If { cond, then, otherwise });
+        };
+        self.either(cond, loops, |l| l.leave_resident(&parts, None));
         if let Some(slots) = &parts.resident {
             self.advance(slots);
         }

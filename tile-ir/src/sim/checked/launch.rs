@@ -4,7 +4,7 @@ use super::bytecode::{Code, Preset};
 use super::lanes;
 use super::shadow::Clocks;
 use crate::ir::{AccessMode, DimId, Dtype, EntityRef, ParamId};
-use crate::lowered::visit::each_access;
+use crate::lowered::visit::all_accesses;
 use crate::lowered::{HostExpr, HostValues, ParameterKind, Program, Space, TensorInfo, ValueType};
 use crate::sim::argument::{Declared, DeclaredKind};
 use crate::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument};
@@ -274,11 +274,8 @@ fn view(allocations: &mut Vec<Allocation>, info: &TensorInfo, args: &[Argument])
 }
 
 fn is_written(program: &Program, param: ParamId) -> bool {
-    let mut written = false;
-    each_access(program, &program.body, &mut |space, access| {
-        written |= space == Space::Global(param) && access != AccessMode::Read;
-    });
-    written
+    let mut accesses = all_accesses(program, &program.body).into_iter();
+    accesses.any(|(space, access)| space == Space::Global(param) && access != AccessMode::Read)
 }
 
 fn parameter(values: &Values<'_>, parameter: &crate::lowered::Parameter) -> Result<i64, SimError> {
