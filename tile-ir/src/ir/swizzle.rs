@@ -43,6 +43,13 @@ pub enum SwizzleRequest {
     Exactly(Swizzle),
 }
 
+impl SwizzleRequest {
+    /// Whether an author asks for rows that are swizzled.
+    pub fn is_of_rows(self) -> bool {
+        matches!(self, SwizzleRequest::Exactly(swizzle) if swizzle != Swizzle::None)
+    }
+}
+
 impl From<SwizzleRequest> for u8 {
     fn from(request: SwizzleRequest) -> u8 {
         match request {

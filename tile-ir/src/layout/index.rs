@@ -174,20 +174,6 @@ impl Formula {
         }
     }
 
-    /// Rebuilds the formula as another type: `leaf` gives symbols and constants, `binary` the operations, operands
-    /// first. This is how the lowering makes values of it.
-    pub fn rebuild<V>(&self, build: &mut impl Build<Value = V>) -> V {
-        match self {
-            Formula::Symbol(name) => build.symbol(*name),
-            Formula::Constant(value) => build.constant(*value),
-            Formula::Binary(operation, a, b) => {
-                let a = a.rebuild(build);
-                let b = b.rebuild(build);
-                build.binary(*operation, a, b)
-            }
-        }
-    }
-
     /// `a operation b`, with what is known now computed now.
     fn binary(operation: Operation, a: Formula, b: Formula) -> Formula {
         use Formula::Constant;
@@ -205,18 +191,6 @@ impl Formula {
             _ => Formula::Binary(operation, Rc::new(a), Rc::new(b)),
         }
     }
-}
-
-/// What [`Formula::rebuild`] builds with.
-pub trait Build {
-    /// What it builds.
-    type Value;
-    /// A symbol.
-    fn symbol(&mut self, name: u32) -> Self::Value;
-    /// A number.
-    fn constant(&mut self, value: u32) -> Self::Value;
-    /// An operation.
-    fn binary(&mut self, operation: Operation, a: Self::Value, b: Self::Value) -> Self::Value;
 }
 
 impl Index for Formula {

@@ -85,9 +85,7 @@ pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
     let (mut this, statements) = Inference::new(kernel, Block::default());
     (this.blocks, this.turned) = lane_blocks(kernel, &statements);
     for (buffer, declared) in kernel.buffers.iter() {
-        if declared.scope == Scope::Shared
-            && matches!(declared.swizzle, SwizzleRequest::Exactly(swizzle) if swizzle != Swizzle::None)
-        {
+        if declared.scope == Scope::Shared && declared.swizzle.is_of_rows() {
             this.tile(buffer);
         }
     }
@@ -229,12 +227,10 @@ impl<'k> Inference<'k> {
                 return;
             }
         };
-        let clash = self.block.layouts.fragments.get(&acc).is_some_and(|known| *known != layout);
-        if clash {
-            return self.clash(acc, span, "this product wants its accumulator in one layout", "this one in another");
+        let texts = ["this product wants its accumulator in one layout", "this one in another"];
+        if !self.wants(acc, layout, span, texts) {
+            return;
         }
-        self.block.layouts.fragments.insert(acc, layout);
-        self.sources.entry(acc).or_insert(span);
         if held && !self.held_left(matrix, b, ([rows, cols], &grid, exchanged), span) {
             return;
         }
@@ -314,18 +310,8 @@ impl<'k> Inference<'k> {
                 false
             }
             Ok(layout) => {
-                if self.block.layouts.fragments.get(&a.buffer).is_some_and(|known| *known != layout) {
-                    self.clash(
-                        a.buffer,
-                        span,
-                        "this decides how it lies",
-                        "this product takes it by whole rows a warp",
-                    );
-                    return false;
-                }
-                self.block.layouts.fragments.insert(a.buffer, layout);
-                self.sources.entry(a.buffer).or_insert(span);
-                true
+                let texts = ["this decides how it lies", "this product takes it by whole rows a warp"];
+                self.wants(a.buffer, layout, span, texts)
             }
         }
     }
@@ -587,14 +573,17 @@ impl<'k> Inference<'k> {
         made.map_or_else(|| Fragment::blocked(rows, cols, threads, 1), Ok)
     }
 
-    fn clash(&mut self, acc: BufferId, span: SpanId, first: &str, second: &str) {
-        let name = &self.kernel.buffers[acc].name;
-        let message = format!("two products want `{name}` in different layouts");
-        let mut diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message).at(second);
-        if let Some(source) = self.sources.get(&acc) {
-            diagnostic = diagnostic.label(*source, first);
+    /// Gives a fragment the layout that a product wants it in. False where another one has decided otherwise, which is said with a text
+    /// for each of the two.
+    fn wants(&mut self, fragment: BufferId, layout: Fragment, span: SpanId, [first, second]: [&str; 2]) -> bool {
+        let source = *self.sources.entry(fragment).or_insert(span);
+        if *self.block.layouts.fragments.entry(fragment).or_insert(layout) == layout {
+            return true;
         }
+        let message = format!("two products want `{}` in different layouts", self.kernel.buffers[fragment].name);
+        let diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message).at(second).label(source, first);
         self.all.push(diagnostic.help("give both products one `.policy(..)`"));
+        false
     }
 }
 

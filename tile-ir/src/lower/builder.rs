@@ -71,6 +71,13 @@ impl Builder {
         name
     }
 
+    /// Adds a C parameter. What it is called.
+    pub(super) fn parameter(&mut self, wanted: &str, ty: ValueType, kind: ParameterKind) -> String {
+        let name = self.name(wanted);
+        self.program.params.push(Parameter { name: name.clone(), ty, kind });
+        name
+    }
+
     pub(super) fn reg(&mut self, name: &str, ty: ValueType, mutable: bool) -> RegId {
         let name = self.name(name);
         self.program.regs.push(Reg { name, ty, mutable })
@@ -80,6 +87,13 @@ impl Builder {
     pub(super) fn variable(&mut self, name: &str, ty: ValueType, value: impl Into<Term>) -> RegId {
         let reg = self.reg(name, ty, true);
         self.define(reg, value);
+        reg
+    }
+
+    /// A register that is given its first value later.
+    pub(super) fn undefined(&mut self, name: &str, ty: ValueType) -> RegId {
+        let reg = self.reg(name, ty, true);
+        self.op(OpKind::Let { reg, value: None });
         reg
     }
 

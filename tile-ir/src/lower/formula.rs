@@ -1,7 +1,6 @@
 //! Formulas of `layout` as values of the program.
 
 use super::*;
-use crate::layout::index::Build;
 use crate::layout::{Formula, Operation};
 
 impl Lowering<'_> {
@@ -28,31 +27,13 @@ impl Lowering<'_> {
 
     /// The value of a layout's formula; symbol `n` of it stands for `symbols[n]`.
     pub(super) fn rebuilt(&mut self, formula: &Formula, symbols: &[ValueId]) -> ValueId {
-        formula.rebuild(&mut Values { lowering: self, symbols })
-    }
-}
-
-struct Values<'l, 'a, 's> {
-    lowering: &'l mut Lowering<'a>,
-    symbols: &'s [ValueId],
-}
-
-impl Build for Values<'_, '_, '_> {
-    type Value = ValueId;
-
-    fn symbol(&mut self, name: u32) -> ValueId {
-        match self.symbols.get(name as usize) {
-            Some(&value) => value,
+        let (operation, a, b) = match formula {
             // A formula is made of the symbols it is given.
-            None => self.lowering.int(0),
-        }
-    }
-
-    fn constant(&mut self, value: u32) -> ValueId {
-        self.lowering.int(i64::from(value))
-    }
-
-    fn binary(&mut self, operation: Operation, a: ValueId, b: ValueId) -> ValueId {
+            Formula::Symbol(number) => return symbols.get(*number as usize).copied().unwrap_or_else(|| self.int(0)),
+            Formula::Constant(value) => return self.int(i64::from(*value)),
+            Formula::Binary(operation, a, b) => (operation, a, b),
+        };
+        let (a, b) = (self.rebuilt(a, symbols), self.rebuilt(b, symbols));
         let op = match operation {
             Operation::Add => BinaryOp::Add,
             Operation::Mul => BinaryOp::Mul,
@@ -63,6 +44,6 @@ impl Build for Values<'_, '_, '_> {
             Operation::Shl => BinaryOp::Shl,
             Operation::Shr => BinaryOp::Shr,
         };
-        self.lowering.binary(op, a, b)
+        self.binary(op, a, b)
     }
 }

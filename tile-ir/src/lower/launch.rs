@@ -11,13 +11,17 @@ impl Lowering<'_> {
         for (param, Param { name, kind, .. }) in kernel.params.iter() {
             match kind {
                 ParamKind::Tensor { shape, mutable, .. } => {
-                    let name = self.name(name);
+                    let name = self.parameter(name, ValueType::Wide, ParameterKind::Pointer(param));
                     let axes = shape.len();
                     let independent = self.program.launch.dependent.is_some()
                         && kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&param));
+                    for axis in 0..axes.saturating_sub(1) {
+                        let suffix = if axes == 2 { String::new() } else { axis.to_string() };
+                        strides.push((format!("{name}_stride{suffix}"), ParameterKind::Stride(param, axis as u8)));
+                    }
                     let info = TensorInfo {
                         param,
-                        name: name.clone(),
+                        name,
                         dtype: self.dtype_of(Place::Tensor(param)),
                         shape: (0..axes).map(|axis| self.host_extent(param, axis)).collect(),
                         mutable: *mutable,
@@ -27,12 +31,6 @@ impl Lowering<'_> {
                         ordered: false,
                     };
                     self.program.tensors.push(info);
-                    let kind = ParameterKind::Pointer(param);
-                    self.program.params.push(Parameter { name: name.clone(), ty: ValueType::Wide, kind });
-                    for axis in 0..axes.saturating_sub(1) {
-                        let suffix = if axes == 2 { String::new() } else { axis.to_string() };
-                        strides.push((format!("{name}_stride{suffix}"), ParameterKind::Stride(param, axis as u8)));
-                    }
                 }
                 ParamKind::Absent => {}
                 ParamKind::Scalar { ty } => {
@@ -42,13 +40,11 @@ impl Lowering<'_> {
         }
         // A dim with a value is no parameter: it is a constant of the program.
         for (dim, Dim { name, .. }) in kernel.dims.iter().filter(|(_, d)| d.value.is_none()) {
-            let name = self.name(name);
-            self.program.params.push(Parameter { name, ty: ValueType::Index, kind: ParameterKind::Dim(dim) });
+            self.parameter(name, ValueType::Index, ParameterKind::Dim(dim));
         }
         let strides = strides.into_iter().map(|(name, kind)| (name, ValueType::Index, kind));
         for (name, ty, kind) in strides.chain(scalars) {
-            let name = self.name(&name);
-            self.program.params.push(Parameter { name, ty, kind });
+            self.parameter(&name, ty, kind);
         }
     }
 

@@ -195,9 +195,7 @@ fn facts(bound: &BoundKernel, target: Target) -> Result<Analysis, Vec<Diagnostic
 /// Layouts are inferred alone, which is quick; the whole kernel is lowered only where its arrays, with what is added, fit only if some share bytes.
 pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target) -> Vec<Diagnostic> {
     let lies = |buffer: &Buffer| {
-        buffer.scope == Scope::Fragment
-            || buffer.scope == Scope::Shared
-                && matches!(buffer.swizzle, SwizzleRequest::Exactly(s) if s != Swizzle::None)
+        buffer.scope == Scope::Fragment || buffer.scope == Scope::Shared && buffer.swizzle.is_of_rows()
     };
     let is_deep = |stmt: &Stmt| {
         matches!(stmt.kind, StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, .. }

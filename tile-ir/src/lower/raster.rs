@@ -40,7 +40,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn raster(&mut self, extents: &[ExprId]) -> Raster {
         let cluster = self.cluster();
         // How deep the grid is only those ask that take tile after tile.
-        let is_persistent = self.kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Persistent { .. }));
+        let is_persistent = self.kernel.persistent().is_some();
         let along = |l: &mut Self, axis: usize, name: &str| match extents.get(axis) {
             None => l.int(1),
             Some(&extent) => {
@@ -75,10 +75,9 @@ impl<'a> Lowering<'a> {
     /// What the blocks compute of the grid stays below 2^31: the number of tiles and, of those that take tile after tile,
     /// the number of the next one, and the tiles of a group.
     fn check_raster(&mut self, extents: &[ExprId]) {
-        let persistent = self.kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Persistent { .. }));
         let span = extents.first().map_or(self.span, |e| self.kernel.exprs[*e].span);
         let mut bounds = Vec::new();
-        if let Some(tiles) = self.host_tiles(extents).filter(|_| persistent) {
+        if let Some(tiles) = self.host_tiles(extents).filter(|_| self.kernel.persistent().is_some()) {
             bounds.push(HostExpr::binary(BinaryOp::Add, tiles, HostExpr::Int(MOST_CLUSTERS)));
         }
         let panel =
@@ -177,16 +176,14 @@ impl<'a> Lowering<'a> {
             return [x, y, z];
         }
         let rank = self.eval(Special::ClusterRank);
-        let [wide, high, deep] = [cx, cy, cz].map(|n| self.int(i64::from(n)));
-        let across = if cy * cz == 1 { rank } else { self.binary(BinaryOp::Rem, rank, wide) };
-        let behind = self.binary(BinaryOp::Div, rank, wide);
-        let down = if cz == 1 { behind } else { self.binary(BinaryOp::Rem, behind, high) };
-        let back = self.binary(BinaryOp::Div, behind, high);
-        let place = |l: &mut Self, tile: ValueId, by: u32, extent: ValueId, within: ValueId| match by {
+        let across = if cy * cz == 1 { rank } else { self.binary(BinaryOp::Rem, rank, cx) };
+        let behind = self.binary(BinaryOp::Div, rank, cx);
+        let down = if cz == 1 { behind } else { self.binary(BinaryOp::Rem, behind, cy) };
+        let back = self.binary(BinaryOp::Div, behind, cy);
+        [(x, cx, across), (y, cy, down), (z, cz, back)].map(|(tile, by, within)| match by {
             1 => tile,
-            _ => l.binary(BinaryOp::Add, tile * extent, within),
-        };
-        [place(self, x, cx, wide, across), place(self, y, cy, high, down), place(self, z, cz, deep, back)]
+            _ => self.binary(BinaryOp::Add, tile * by, within),
+        })
     }
 
     /// Launches the author's grid as a line, and binds its indices.

@@ -41,8 +41,7 @@ impl Lowering<'_> {
     fn reduce_parts(&mut self, op: ReduceOp, src: Registers, dst: BufferId) {
         let layout = src.layout;
         let ty = ValueType::Element(self.program.locals[src.local].dtype);
-        let total = self.reg("total", ty, true);
-        self.op(OpKind::Let { reg: total, value: None });
+        let total = self.undefined("total", ty);
         self.unrolled("i", layout.slots(0), |l, index| {
             let part = l.get(src.local, index);
             l.set(total, part);
@@ -70,14 +69,11 @@ impl Lowering<'_> {
         let all_chunks = layout.cols() / CHUNK;
         let split = layout.accumulator_columns() != Some(1);
         let scratch = split.then(|| self.shared_array("partial", dtype, layout.rows() * all_chunks * PARTS, true));
-        let total = self.reg("total", ty, true);
-        let part = self.reg("part", ty, true);
-        self.op(OpKind::Let { reg: total, value: None });
-        self.op(OpKind::Let { reg: part, value: None });
+        let [total, part] = ["total", "part"].map(|name| self.undefined(name, ty));
         // Where the chunks of a row begin, and this thread's part in them.
-        let slot = |l: &mut Self, row: ValueId, chunk: ValueId| {
+        let slot = |l: &mut Self, row: ValueId, chunk: Term| {
             let thread = l.compute_thread();
-            let offset = l.formula([row, chunk, thread], |[row, chunk, thread]| {
+            let offset = l.formula([row.into(), chunk, thread.into()], |[row, chunk, thread]| {
                 row.times(all_chunks).add(chunk).times(PARTS).add(thread.and(PARTS - 1))
             });
             l.at(scratch.map_or(Space::Local(src.local), Space::Shared), offset)
@@ -106,7 +102,7 @@ impl Lowering<'_> {
                     let register = l.eval(first + atoms.start * 4);
                     let [row, col] = l.element_position(&layout, register);
                     let number = l.formula([col], |[col]| col.over(CHUNK));
-                    let memory = slot(l, row, number);
+                    let memory = slot(l, row, number.into());
                     l.store(memory, sum);
                 } else {
                     l.gather(op, total, sum, chunk == 0);
@@ -126,8 +122,7 @@ impl Lowering<'_> {
             let [row, _] = l.element_position(&layout, first);
             let row = l.once("row", row);
             for chunk in 0..all_chunks {
-                let number = l.int(i64::from(chunk));
-                let memory = slot(l, row, number);
+                let memory = slot(l, row, chunk.into());
                 let sum = l.fetch(memory);
                 l.gather(op, total, sum, chunk == 0);
             }
@@ -248,11 +243,8 @@ impl Lowering<'_> {
     ) -> Option<ValueId> {
         let ty = ValueType::Element(dtype);
         let parts = PARTS.min(extent.div_ceil(2));
-        let totals: Vec<RegId> = (0..parts).map(|_| self.reg("total", ty, true)).collect();
-        let sum = self.reg("part", ty, true);
-        for reg in totals.iter().copied().chain([sum]) {
-            self.op(OpKind::Let { reg, value: None });
-        }
+        let totals: Vec<RegId> = (0..parts).map(|_| self.undefined("total", ty)).collect();
+        let sum = self.undefined("part", ty);
         // One chunk from `start`, of which `most` elements exist.
         let chunk = |l: &mut Self, start: ValueId, most: u32, first: bool| {
             for (part, &total) in totals.iter().enumerate() {

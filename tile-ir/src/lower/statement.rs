@@ -270,13 +270,8 @@ impl<'a> Lowering<'a> {
     /// What a thread may say here. The first one gives the program the parameters that messages need.
     fn message(&mut self, kind: MessageKind, text: &str, args: &[ValueId]) -> MessageId {
         if self.program.messages.is_empty() {
-            for (name, ty, kind) in [
-                ("tile_log", ValueType::Wide, ParameterKind::Log),
-                ("tile_log_function", ValueType::Element(Dtype::U32), ParameterKind::LogFunction),
-            ] {
-                let name = self.name(name);
-                self.program.params.push(Parameter { name, ty, kind });
-            }
+            self.parameter("tile_log", ValueType::Wide, ParameterKind::Log);
+            self.parameter("tile_log_function", ValueType::Element(Dtype::U32), ParameterKind::LogFunction);
         }
         let args = args.iter().map(|&value| self.program.values[value].ty).collect();
         let span = self.span;

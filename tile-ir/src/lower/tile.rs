@@ -246,21 +246,14 @@ impl Lowering<'_> {
     /// leading coordinates from the start alone.
     pub(super) fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[OpenAxis]) -> Memory {
         let rank = self.rank(tile.place);
-        let mut coordinates = Vec::with_capacity(rank);
-        for axis in 0..rank {
-            let index = match (axis + indices.len()).checked_sub(rank).and_then(|position| indices.get(position)) {
-                Some(&index) => index,
-                None => self.int(0),
-            };
-            let coordinate = match tile.start.get(axis) {
-                Some(&start) => {
-                    let start = self.value(start);
-                    self.binary(BinaryOp::Add, start, index)
-                }
-                None => index,
-            };
-            coordinates.push(coordinate);
-        }
+        let coordinate = |axis: usize| {
+            let position = (axis + indices.len()).checked_sub(rank);
+            let index = position.and_then(|position| indices.get(position)).copied().unwrap_or_else(|| self.int(0));
+            let Some(&start) = tile.start.get(axis) else { return index };
+            let start = self.value(start);
+            self.binary(BinaryOp::Add, start, index)
+        };
+        let coordinates: Vec<ValueId> = (0..rank).map(coordinate).collect();
         let guard = self.guard(tile.place, &coordinates, open, GuardReason::Masked);
         Memory { space: self.space(tile.place), offset: self.offset(tile.place, &coordinates), guard, span: tile.span }
     }

@@ -37,7 +37,7 @@ impl Lowering<'_> {
             ExprKind::Float(number) => self.push(ValueKind::Float(*number), ty),
             ExprKind::Dim(dim) => self.param(ParameterKind::Dim(*dim)),
             ExprKind::Scalar(param) => self.param(ParameterKind::Scalar(*param)),
-            ExprKind::Var(var) => self.variable(*var, ty),
+            ExprKind::Var(var) => self.variable_value(*var, ty),
             ExprKind::Unary(op, x) => {
                 let x = self.value(*x);
                 let x = if self.analysis.wide.contains(&id) { self.fit(x, ValueType::Wide) } else { x };
@@ -99,7 +99,8 @@ impl Lowering<'_> {
         value
     }
 
-    fn variable(&mut self, var: VarId, ty: ValueType) -> ValueId {
+    /// The value of a variable.
+    pub(super) fn variable_value(&mut self, var: VarId, ty: ValueType) -> ValueId {
         match self.vars[var] {
             Some(Binding::Reg(reg)) => self.read(reg),
             Some(Binding::Value(value)) => value,
@@ -178,12 +179,11 @@ impl Lowering<'_> {
     pub(super) fn extent(&mut self, place: Place, axis: usize) -> ValueId {
         match place {
             Place::Buffer(buffer) => {
-                let extent = self.kernel.buffer_extents(buffer).get(axis).copied();
-                let extent = extent.unwrap_or_else(|| {
+                let Some(extent) = self.kernel.buffer_extents(buffer).get(axis) else {
                     self.bug("an axis that an array lacks");
-                    0
-                });
-                self.int(i64::from(extent))
+                    return self.int(0);
+                };
+                self.int(i64::from(*extent))
             }
             Place::Tensor(param) => match self.tensor_extent(param, axis) {
                 Some(Extent::Dim(dim)) => match self.kernel.dims[dim].value {

@@ -23,16 +23,14 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
         }
         ValueKind::Cast(x) => cast(program, *x, node.ty),
         ValueKind::Divisor(x) => format!("tile_divisor({})", value(program, *x)),
-        ValueKind::Load(memory) if is_stream(program, memory.space) && node.ty != ValueType::BOOL => {
-            let address = address(program, memory);
-            match memory.guard {
-                None => format!("load_stream({address})"),
-                Some(guard) => format!("load_stream_if({}, {address})", value(program, guard.cond)),
+        ValueKind::Load(memory) => match (is_stream(program, memory.space) && node.ty != ValueType::BOOL, memory.guard)
+        {
+            (true, None) => format!("load_stream({})", address(program, memory)),
+            (true, Some(guard)) => {
+                format!("load_stream_if({}, {})", value(program, guard.cond), address(program, memory))
             }
-        }
-        ValueKind::Load(memory) => match memory.guard {
-            None => place(program, memory),
-            Some(guard) => {
+            (false, None) => place(program, memory),
+            (false, Some(guard)) => {
                 format!("{} ? {} : {}", bound(program, guard.cond, 2), place(program, memory), zero(node.ty))
             }
         },

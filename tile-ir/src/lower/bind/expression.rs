@@ -165,10 +165,8 @@ impl Binder<'_> {
                 None => {
                     let is_large = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul)
                         || op == BinaryOp::Shl && (0..32).contains(y);
-                    let message = match is_large {
-                        true => format!("{x} {} {y} is too large for a constant", op.symbol()),
-                        false => format!("{x} {} {y} has no value", op.symbol()),
-                    };
+                    let what = if is_large { "is too large for a constant" } else { "has no value" };
+                    let message = format!("{x} {} {y} {what}", op.symbol());
                     let diagnostic = Diagnostic::new(Code::NOT_CONSTANT, span, message);
                     self.diagnostics.push(match is_large {
                         true => diagnostic.at(format!("the largest is 2^53, {LARGEST_LITERAL}")),

@@ -282,16 +282,15 @@ impl Binder<'_> {
     /// Binds an expression that must be constant.
     fn constant(&mut self, expr: ExprId, what: &str) -> ExprId {
         let bound = self.inlined(expr);
-        if self.to.const_index(bound).is_none() {
-            let span = self.from.exprs[expr].span;
-            if self.waits(expr) {
-                self.open = true;
-                return self.push(ExprKind::Int(1), Type::Index, span);
-            }
-            self.not_constant(span, what);
-            return self.push(ExprKind::Int(1), Type::Index, span);
+        if self.to.const_index(bound).is_some() {
+            return bound;
         }
-        bound
+        let span = self.from.exprs[expr].span;
+        match self.waits(expr) {
+            true => self.open = true,
+            false => self.not_constant(span, what),
+        }
+        self.push(ExprKind::Int(1), Type::Index, span)
     }
 
     fn not_constant(&mut self, span: SpanId, what: &str) {
@@ -317,9 +316,7 @@ impl Binder<'_> {
                 ExprKind::Bool(true) => return always(order),
                 ExprKind::Bool(false) => {}
                 _ if self.waits(cond) => self.open = true,
-                _ => {
-                    self.not_constant(self.from.exprs[cond].span, "what a copy's eviction depends on");
-                }
+                _ => self.not_constant(self.from.exprs[cond].span, "what a copy's eviction depends on"),
             }
         }
         always(eviction.otherwise)

@@ -72,14 +72,6 @@ pub(super) struct Target {
     pub(super) barrier: BarrierRef,
 }
 
-/// The bytes that a load brings.
-enum Bytes {
-    /// A whole tile: TMA writes zeros for what is outside of the tensor, and counts their bytes.
-    Whole(u32),
-    /// The rows of a tile that are inside the tensor: how many rows, and the bytes of one row.
-    Inside([ValueId; 2]),
-}
-
 impl Load {
     /// Where its tile begins: its coordinates in the tensor.
     pub(in crate::lower) fn start(&self) -> &[ExprId] {
@@ -145,35 +137,28 @@ impl Lowering<'_> {
         loads: &[&Load],
         which: impl Fn(&Load) -> bool,
     ) {
-        let parts: Vec<Bytes> = loads.iter().map(|load| self.bytes_of(load)).collect();
-        let known: u32 = parts.iter().map(|bytes| if let Bytes::Whole(bytes) = bytes { *bytes } else { 0 }).sum();
+        let inside: Vec<_> = loads.iter().map(|load| self.inside(load)).collect();
+        // TMA writes zeros for what is outside of the tensor, and counts their bytes.
+        let known: u32 = loads.iter().filter_map(|load| load.layout()).map(SharedLayout::bytes).sum();
         let mut all = (known > 0).then(|| self.int(i64::from(known)));
-        for bytes in &parts {
-            if let Bytes::Inside([rows, row]) = *bytes {
-                all = Some(self.joined(BinaryOp::Add, all, rows * row));
-            }
+        for [rows, row] in inside.iter().flatten() {
+            all = Some(self.joined(BinaryOp::Add, all, *rows * *row));
         }
         let Some(all) = all else { return self.bug("a slot without loads") };
         self.expect(slots, slot, all);
-        for (load, bytes) in loads.iter().zip(parts).filter(|(load, _)| which(load)) {
-            self.ask_for(slots, slot, load, bytes);
+        for (load, inside) in loads.iter().zip(inside).filter(|(load, _)| which(load)) {
+            self.ask_for(slots, slot, load, inside);
         }
     }
 
     /// Asks for the bytes of a load that were promised before.
     pub(in crate::lower) fn request_promised(&mut self, slots: &Slots, slot: ValueId, load: &Load) {
-        let bytes = self.bytes_of(load);
-        self.ask_for(slots, slot, load, bytes);
+        let inside = self.inside(load);
+        self.ask_for(slots, slot, load, inside);
     }
 
-    fn bytes_of(&mut self, load: &Load) -> Bytes {
-        match &load.transport {
-            Transport::Boxes { layout, .. } => Bytes::Whole(layout.bytes()),
-            Transport::Rows(rows) => Bytes::Inside(self.inside(load, rows)),
-        }
-    }
-
-    fn ask_for(&mut self, slots: &Slots, slot: ValueId, load: &Load, bytes: Bytes) {
+    /// Asks for the bytes of a load; of rows, those `inside` the tensor.
+    fn ask_for(&mut self, slots: &Slots, slot: ValueId, load: &Load, inside: Option<[ValueId; 2]>) {
         self.span = load.span;
         let Some(shared) = self.shared[load.buffer] else { return self.bug("a load has no slots") };
         let base = match self.program.values[slot].kind {
@@ -182,10 +167,10 @@ impl Lowering<'_> {
             _ => self.binary(BinaryOp::Mul, slot, load.elements),
         };
         let to = Target { shared, base, barrier: slots.full(slot) };
-        match (&load.transport, bytes) {
+        match (&load.transport, inside) {
             (Transport::Boxes { boxes, shared: sharing, .. }, _) => self.load_boxes(load, (boxes, *sharing), to),
-            (Transport::Rows(rows), Bytes::Inside(inside)) => self.load_rows(load, rows, inside, to),
-            (Transport::Rows(_), Bytes::Whole(_)) => self.bug("rows of which all are inside their tensor"),
+            (Transport::Rows(rows), Some(inside)) => self.load_rows(load, rows, inside, to),
+            (Transport::Rows(_), None) => self.bug("rows of which nobody knows how many are inside their tensor"),
         }
     }
 }

@@ -11,8 +11,9 @@ use super::{Load, Rows};
 const FEW: u32 = 4;
 
 impl Lowering<'_> {
-    /// Rows of a tile that are inside the tensor, and bytes of one.
-    pub(super) fn inside(&mut self, load: &Load, tile: &Rows) -> [ValueId; 2] {
+    /// Of a load of rows: how many rows of its tile are inside the tensor, and the bytes of one.
+    pub(super) fn inside(&mut self, load: &Load) -> Option<[ValueId; 2]> {
+        let tile = load.rows()?;
         let rank = self.rank(Place::Tensor(load.tensor));
         let mut counts = [tile.rows, tile.columns].map(|n| self.int(i64::from(n)));
         for (back, count) in [(2, 0), (1, 1)] {
@@ -21,7 +22,7 @@ impl Lowering<'_> {
                 continue;
             }
             let extent = self.extent(Place::Tensor(load.tensor), axis);
-            let start = self.first_coordinate(load.start(), axis);
+            let start = self.first_coordinate(load.start().get(axis).copied());
             // An index is never negative, also where the tile begins past the end.
             let end = self.binary(BinaryOp::Add, start, counts[count]);
             let [end, start] = [end, start].map(|at| self.binary(BinaryOp::Min, at, extent));
@@ -33,7 +34,7 @@ impl Lowering<'_> {
             Some(columns) => self.int(columns * size),
             None => self.eval(counts[1] * size),
         };
-        [counts[0], bytes]
+        Some([counts[0], bytes])
     }
 
     /// One copy a row; one copy in all, where the rows are whole and lie one behind the other.

@@ -70,16 +70,11 @@ pub(in crate::lower) fn sharers(all: &[Sharing]) -> u32 {
 impl Lowering<'_> {
     /// This block's place along an axis of its cluster.
     fn place_in_cluster(&mut self, sharing: &Sharing, axis: usize) -> ValueId {
-        let rank = self.eval(Special::ClusterRank);
-        let (stride, extent) = (sharing.stride(axis), sharing.cluster[axis]);
-        let mut place = rank;
-        if stride > 1 {
-            place = self.binary(BinaryOp::Div, place, stride);
+        let place = self.binary(BinaryOp::Div, Special::ClusterRank, sharing.stride(axis));
+        match sharing.cluster[axis + 1..].iter().any(|blocks| *blocks > 1) {
+            true => self.binary(BinaryOp::Rem, place, sharing.cluster[axis]),
+            false => place,
         }
-        if sharing.cluster[axis + 1..].iter().any(|blocks| *blocks > 1) {
-            place = self.binary(BinaryOp::Rem, place, extent);
-        }
-        place
     }
 
     /// Which part of a shared tile this block fetches.
@@ -89,12 +84,9 @@ impl Lowering<'_> {
         }
         let (mut part, mut parts) = (None, 1);
         for axis in (0..3).filter(|axis| sharing.axes[*axis]) {
-            let mut place = self.place_in_cluster(sharing, axis);
-            if part.is_some() {
-                place = self.eval(place * parts);
-            }
-            part = Some(self.joined(BinaryOp::Add, part, place));
-            parts *= i64::from(sharing.cluster[axis]);
+            let place = self.place_in_cluster(sharing, axis);
+            part = Some(self.joined(BinaryOp::Add, part, place * parts));
+            parts *= sharing.cluster[axis];
         }
         part.unwrap_or_else(|| self.int(0))
     }
@@ -125,7 +117,6 @@ impl Lowering<'_> {
         // Shifts of 32 and more mean nothing.
         let nearest = self.binary(BinaryOp::Min, rank, i64::from(blocks) - 1);
         let bit = self.binary(BinaryOp::Shr, ranks, nearest);
-        let one = self.int(1);
-        self.binary(BinaryOp::And, within, (bit & one).equals(one))
+        self.binary(BinaryOp::And, within, (bit & 1).equals(1))
     }
 }

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::load::Target;
 use super::{Load, Sharing};
-use crate::layout::TmaPlan;
+use crate::layout::{TmaBox, TmaPlan};
 
 impl Lowering<'_> {
     /// The map of a tensor for boxes of this plan, which are stored or loaded.
@@ -15,19 +15,18 @@ impl Lowering<'_> {
         if let Some((map, _)) = self.program.tensor_maps.iter().find(|(_, map)| alike(map)) {
             return map;
         }
-        let name = self.out.name(&format!("{}_map", self.kernel.params[tensor].name));
-        let map = self.program.tensor_maps.push(TensorMap {
-            name: name.clone(),
+        let map = self.program.tensor_maps.next_key();
+        let wanted = format!("{}_map", self.kernel.params[tensor].name);
+        let name = self.parameter(&wanted, ValueType::Wide, ParameterKind::TensorMap(map));
+        self.program.tensor_maps.push(TensorMap {
+            name,
             tensor,
             box_extents: boxes.box_dims.clone(),
             swizzle: boxes.swizzle,
             // 256 bytes cost up to 6% where a tensor is read once (`docs/hopper.md`, "TMA and bulk copies").
             promotion: Promotion::B128,
             stores,
-        });
-        let kind = ParameterKind::TensorMap(map);
-        self.program.params.push(Parameter { name, ty: ValueType::Wide, kind });
-        map
+        })
     }
 
     /// Asks for one tile, which goes to its array from element `base`: all its boxes, or this block's part of one that blocks of the
@@ -38,19 +37,12 @@ impl Lowering<'_> {
         let size = load.dtype.bytes();
         let part = sharing.map(|of| (self.part_of_tile(&of), self.sharing_ranks(&of), part_step(boxes)));
         for piece in boxes.boxes.iter().filter(|b| b.part == 0) {
-            let rank = piece.coordinates.len();
-            let mut coordinates = Vec::new();
-            for (axis, &within) in piece.coordinates.iter().enumerate() {
-                let mut coordinate = self.coordinate(load.start(), rank - 1 - axis, within);
-                if let Some((part, _, (steps, _))) = &part
-                    && steps[axis] != 0
-                {
-                    coordinate = self.binary(BinaryOp::Add, coordinate, *part * steps[axis]);
-                }
-                coordinates.push(coordinate);
-            }
+            let mut coordinates = self.coordinates(load.start(), piece);
             let mut offset = self.binary(BinaryOp::Add, base, piece.offset / size);
-            if let Some((part, _, (_, bytes))) = &part {
+            if let Some((part, _, (steps, bytes))) = &part {
+                for (coordinate, step) in coordinates.iter_mut().zip(steps).filter(|(_, step)| **step != 0) {
+                    *coordinate = self.binary(BinaryOp::Add, *coordinate, *part * *step);
+                }
                 offset = self.binary(BinaryOp::Add, offset, *part * (bytes / size));
             }
             let multicast = part.as_ref().map(|(_, mask, _)| *mask);
@@ -59,16 +51,21 @@ impl Lowering<'_> {
         }
     }
 
-    /// The coordinate on an axis of what is `within` elements behind the first of a tile that begins at `start`.
-    pub(in crate::lower) fn coordinate(&mut self, start: &[ExprId], axis: usize, within: u32) -> ValueId {
-        let first = self.first_coordinate(start, axis);
-        self.binary(BinaryOp::Add, first, within)
+    /// The coordinates, innermost first, of a box of a tile that begins at `start`.
+    pub(in crate::lower) fn coordinates(&mut self, start: &[ExprId], piece: &TmaBox) -> Vec<ValueId> {
+        let within = piece.coordinates.iter().zip((0..piece.coordinates.len()).rev());
+        within
+            .map(|(within, axis)| {
+                let first = self.first_coordinate(start.get(axis).copied());
+                self.binary(BinaryOp::Add, first, *within)
+            })
+            .collect()
     }
 
-    /// The coordinate on an axis of a tile that begins at `start`.
-    pub(in crate::lower) fn first_coordinate(&mut self, start: &[ExprId], axis: usize) -> ValueId {
-        match start.get(axis) {
-            Some(&start) => self.narrow_value(start),
+    /// Where a tile begins on an axis: at `start`, or where the tensor does.
+    pub(in crate::lower) fn first_coordinate(&mut self, start: Option<ExprId>) -> ValueId {
+        match start {
+            Some(start) => self.narrow_value(start),
             None => self.int(0),
         }
     }

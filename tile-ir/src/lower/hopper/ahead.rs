@@ -66,9 +66,7 @@ impl<'a> Lowering<'a> {
             names.join(", ")
         );
         self.out.remark(RemarkKind::Choice, self.kernel.stmts[ring.at.stmt].span, text);
-        let name = self.name("ahead_most");
-        let kind = ParameterKind::Ahead(stages);
-        self.program.params.push(Parameter { name, ty: ValueType::Index, kind });
+        self.parameter("ahead_most", ValueType::Index, ParameterKind::Ahead(stages));
         let ahead = self.variable("ahead", ValueType::Index, 0);
         let kernel = self.kernel;
         let vars = roles.plan.loads().filter(|load| load.independent).flat_map(|load| load.vars(kernel));
@@ -128,8 +126,7 @@ impl<'a> Lowering<'a> {
             return self.bug("a channel without turns");
         };
         let most = self.param(ParameterKind::Ahead(stages));
-        let few = self.int(FEW);
-        let few = self.binary(BinaryOp::Min, most, few);
+        let few = self.binary(BinaryOp::Min, most, FEW);
         let mut long = self.binary(BinaryOp::Ge, trips, LONG * stages);
         for extent in self.sharing_extents(ring, path) {
             let extent = self.value(extent);

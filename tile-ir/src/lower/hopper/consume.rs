@@ -122,7 +122,7 @@ impl<'a> Lowering<'a> {
             l.pin(&accumulators);
             // Last iteration's products have read their slots.
             l.op(OpKind::WgmmaWait { pending: 1 });
-            let index = l.value_of(ring.at.var);
+            let index = l.variable_value(ring.at.var, ValueType::Index);
             l.when(index.above(start), |l| l.release_each(at, &previous));
             for (channel, &reg) in channels.iter().zip(&previous) {
                 let value = l.slot(&channel.slots, None);
@@ -267,17 +267,6 @@ impl<'a> Lowering<'a> {
         locals.iter().for_each(|&local| self.op(OpKind::Pin { local }));
     }
 
-    pub(super) fn value_of(&mut self, var: VarId) -> ValueId {
-        match self.vars[var] {
-            Some(Binding::Reg(reg)) => self.read(reg),
-            Some(Binding::Value(value)) => value,
-            _ => {
-                self.bug("the index of a pipelined loop has no register");
-                self.int(0)
-            }
-        }
-    }
-
     /// Accumulators that the first product overwrites are zeros where there is no product. After the loop: before it,
     /// the assembler would carry two copies of them into it, and spill.
     fn zero_if_empty(&mut self, at: &Consumed<'_>) {
@@ -311,7 +300,7 @@ impl<'a> Lowering<'a> {
         let (a, left) = product.a;
         let a = if let Left::Shared(operand) = left { Some((in_slot(self, a), operand)) } else { None };
         let b = (in_slot(self, product.b.0), product.b.1);
-        let adds = product.begins.and_then(|var| Some((self.value_of(var), self.first[var]?)));
+        let adds = product.begins.and_then(|var| Some((self.variable_value(var, ValueType::Index), self.first[var]?)));
         for step in 0..b.1.k_steps() {
             for block in 0..product.blocks {
                 // `.clear()` is of each product.

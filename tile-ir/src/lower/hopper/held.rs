@@ -14,19 +14,16 @@ use crate::layout::Fragment;
 /// Most registers that a thread holds of what it has loaded for one iteration.
 const MOST: u32 = 8;
 
-/// An access of a loop over a fragment that is loaded ahead.
+/// A load of a loop over a fragment that is made ahead.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Held {
-    pub(super) access: AccessId,
+    load: RowLoad,
     /// An element for each of a thread's rows.
     local: LocalId,
-    layout: Fragment,
-    /// The loop's row and column.
-    vars: [VarId; 2],
 }
 
 /// A load that every element of a loop over a fragment makes whatever its value is, from a place that depends on the element's row alone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RowLoad {
     pub(super) access: AccessId,
     layout: Fragment,
@@ -48,12 +45,11 @@ impl<'a> Lowering<'a> {
     /// Declares registers for what statements, a loop's work on its product, load of memory without knowing the product.
     pub(super) fn declare_held(&mut self, ring: &Ring, work: &[StmtId]) -> Vec<Held> {
         let loads = self.row_loads(ring, work);
-        let declare = |RowLoad { access, layout, vars, .. }| {
-            let place = self.kernel.accesses[access].place;
+        let declare = |load: RowLoad| {
+            let place = self.kernel.accesses[load.access].place;
             let name = format!("{}_held", self.kernel.place_name(place));
             let dtype = self.dtype_of(place);
-            let local = self.local(&name, dtype, layout.slots(0));
-            Held { access, local, layout, vars }
+            Held { load, local: self.local(&name, dtype, load.layout.slots(0)) }
         };
         loads.into_iter().map(declare).collect()
     }
@@ -132,15 +128,12 @@ impl<'a> Lowering<'a> {
 
     /// Loads what is held, at the iteration that variables and slots stand for now.
     pub(super) fn load_held(&mut self, held: &[Held]) {
-        for Held { access, local, layout, vars } in held {
+        for Held { load: RowLoad { access, layout, vars, .. }, local } in held {
             self.unrolled("i", layout.slots(0), |l, slot| {
                 let register = l.representative(layout, 0, slot);
                 let position = l.element_position(layout, register);
                 vars.iter().zip(position).for_each(|(var, at)| l.vars[*var] = Some(Binding::Value(at)));
-                let memory = match l.copied_row(*access, position[0]) {
-                    Some(memory) => memory,
-                    None => l.memory(*access),
-                };
+                let memory = l.copied_row(*access, position[0]).unwrap_or_else(|| l.memory(*access));
                 let value = l.fetch(memory);
                 l.put(*local, slot, value);
             });
@@ -149,12 +142,12 @@ impl<'a> Lowering<'a> {
 
     /// The registers in which the work on a product finds an access, if it does.
     pub(in super::super) fn held_access(&self, access: AccessId) -> Option<Held> {
-        self.held.values().flatten().find(|held| held.access == access).copied()
+        self.held.values().flatten().find(|held| held.load.access == access).copied()
     }
 
     /// The element of an access that is held, in a loop over a fragment.
     pub(in super::super) fn held_element(&mut self, access: AccessId) -> Option<Memory> {
-        let Held { local, layout, .. } = self.held_access(access)?;
+        let Held { load: RowLoad { layout, .. }, local } = self.held_access(access)?;
         let (register, _) = self.element.register?;
         let offset = self.formula([register], |[register]| layout.slot(0, register));
         Some(self.at(local, offset))
@@ -164,7 +157,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn reads_no_slot(&self, ring: &Ring, work: &[StmtId], held: &[Held]) -> bool {
         let kernel = self.kernel;
         let is_slot = |place: Place| ring.loads().any(|load| Place::Buffer(load.buffer) == place);
-        let is_held = |access: &AccessId| held.iter().any(|held| held.access == *access);
+        let is_held = |access: &AccessId| held.iter().any(|held| held.load.access == *access);
         accesses(kernel, work).iter().all(|access| !is_slot(kernel.accesses[*access].place) || is_held(access))
     }
 }

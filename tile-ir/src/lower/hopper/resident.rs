@@ -46,9 +46,8 @@ impl Planner<'_> {
     /// first loop. `filled`: the arrays that channels fill. A copy that is neither is the consumers'.
     pub(super) fn once(&self, filled: &BTreeSet<BufferId>, operands: &BTreeMap<BufferId, Operand>) -> Vec<Once> {
         let kernel = self.kernel;
-        let mut around: &[StmtId] = &[];
         let Some((first, last)) = self.loops.first().zip(self.loops.last()) else { return Default::default() };
-        beside(kernel, &kernel.body, first.stmt, &mut around);
+        let around = beside(kernel, &kernel.body, first.stmt).unwrap_or_default();
         let place = |of: StmtId| around.iter().position(|s| *s == of);
         // Where the loops do not stand together, nothing says when the last of them is over.
         let Some((begin, end)) = place(first.stmt).zip(place(last.stmt)) else { return Default::default() };
@@ -84,14 +83,9 @@ impl Planner<'_> {
 }
 
 /// The statements that `stmt` stands among.
-fn beside<'k>(kernel: &'k BoundKernel, body: &'k [StmtId], stmt: StmtId, found: &mut &'k [StmtId]) {
-    if body.contains(&stmt) {
-        *found = body;
-        return;
-    }
-    for &inner in body {
-        kernel.stmts[inner].kind.bodies().into_iter().for_each(|body| beside(kernel, body, stmt, found));
-    }
+fn beside<'k>(kernel: &'k BoundKernel, body: &'k [StmtId], stmt: StmtId) -> Option<&'k [StmtId]> {
+    let mut nested = body.iter().flat_map(|inner| kernel.stmts[*inner].kind.bodies());
+    if body.contains(&stmt) { Some(body) } else { nested.find_map(|body| beside(kernel, body, stmt)) }
 }
 
 /// Whether a loop, over tiles or any other, stands around a statement of a body.

@@ -175,7 +175,7 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::WgmmaCommit);
         self.await_products(1, &score);
         self.leave_and_advance(roles, &parts.early);
-        let index = self.value_of(ring.at.var);
+        let index = self.variable_value(ring.at.var, ValueType::Index);
         let next = self.eval(index + step);
         self.leave_resident(parts, Some(next));
         self.block(parts.work);

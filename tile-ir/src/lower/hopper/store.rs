@@ -204,11 +204,8 @@ impl<'a> Lowering<'a> {
         let [blocks, across] = sub_tiles(&registers.layout, sub.width, roles.plan.consumers);
         // The first row and column of this warpgroup's part.
         let rank = sub.boxes.rank();
-        let first = |l: &mut Self, axis: usize| match start.get(axis).copied().flatten() {
-            Some(start) => l.narrow_value(start),
-            None => l.int(0),
-        };
-        let mut origin: Vec<ValueId> = (0..rank).map(|axis| first(self, axis)).collect();
+        let first = |axis: usize| self.first_coordinate(start.get(axis).copied().flatten());
+        let mut origin: Vec<ValueId> = (0..rank).map(first).collect();
         let skipped = if by_columns { cols } else { blocks * BLOCK_ROWS };
         // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
         let axis = if transposed == by_columns { 2 } else { 1 };
@@ -266,10 +263,7 @@ impl<'a> Lowering<'a> {
         let thread = self.compute_thread();
         self.when(thread.equals(0), |l| {
             for piece in &boxes.boxes {
-                let rank = piece.coordinates.len();
-                let coordinates = piece.coordinates.iter().enumerate();
-                let coordinates =
-                    coordinates.map(|(axis, at)| l.coordinate(&dst.start, rank - 1 - axis, *at)).collect();
+                let coordinates = l.coordinates(&dst.start, piece);
                 let offset = l.int(i64::from(piece.offset / size));
                 l.op(OpKind::TensorStore { map, coordinates, shared, offset, adds: false, evict });
             }

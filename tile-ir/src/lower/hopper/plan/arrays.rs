@@ -148,8 +148,7 @@ impl Planner<'_> {
         let others = allocated(kernel, Scope::Shared).into_iter();
         let own: BTreeSet<BufferId> = others.filter(|b| !filled.contains(b) && !stay.contains(b)).collect();
         for &buffer in &own {
-            let asked = matches!(kernel.buffers[buffer].swizzle, SwizzleRequest::Exactly(s) if s != Swizzle::None);
-            if let (true, Ok(tile)) = (asked, self.tile(buffer)) {
+            if let (true, Ok(tile)) = (kernel.buffers[buffer].swizzle.is_of_rows(), self.tile(buffer)) {
                 operands.entry(buffer).or_insert(Operand { tile, major: Major::K });
             }
         }

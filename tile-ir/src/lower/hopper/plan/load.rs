@@ -31,7 +31,7 @@ impl Planner<'_> {
         if let Some(operand) = operands.get(&buffer) {
             return Ok(operand.tile);
         }
-        if matches!(kernel.buffers[buffer].swizzle, SwizzleRequest::Exactly(s) if s != Swizzle::None) {
+        if kernel.buffers[buffer].swizzle.is_of_rows() {
             return self.tile(buffer);
         }
         let (rows, cols) = match kernel.buffer_extents(buffer)[..] {

@@ -188,10 +188,8 @@ impl Planner<'_> {
     fn plan(&self) -> Result<Plan, Reason> {
         let kernel = self.kernel;
         let span = self.span();
-        for at in &self.loops {
-            if self.analysis.wide_vars.contains(&at.var) {
-                return Err(Reason::new("a loop that loads tiles counts in 64 bits", kernel.stmts[at.stmt].span));
-            }
+        if let Some(at) = self.loops.iter().find(|at| self.analysis.wide_vars.contains(&at.var)) {
+            return Err(Reason::new("a loop that loads tiles counts in 64 bits", kernel.stmts[at.stmt].span));
         }
         let threads = kernel.thread_count();
         if !threads.is_multiple_of(WARPGROUP) || threads == 0 {
