@@ -24,28 +24,30 @@ impl Lowering<'_> {
     /// Declares what `cluster_reduce` and `cluster_exchange` need; nothing where a cluster is one block.
     pub(super) fn declare_inboxes(&mut self) {
         let kernel = self.kernel;
-        let others: u32 = self.cluster().iter().product::<u32>() - 1;
+        let others = self.cluster_size() - 1;
         if others == 0 {
             return;
         }
         for &stmt in &kernel.body {
-            if let StmtKind::Tile(TileOp::ClusterExchange { dst, .. }) = kernel.stmts[stmt].kind {
+            let kind = &kernel.stmts[stmt].kind;
+            let (name, array) = if let StmtKind::Tile(TileOp::ClusterExchange { dst, .. }) = *kind {
                 let name = &kernel.buffers[dst].name;
                 let (dtype, len) = (kernel.buffer_dtype(dst), kernel.buffer_len(dst) as u32);
                 let array = self.shared_array(name, dtype, len, false);
                 if let Some(layout) = self.layouts.shared.get(&dst) {
                     self.program.shared[array].align = layout.alignment().max(128);
                 }
-                let arrived = self.barrier_array(&format!("{name}_arrived"), 1);
                 self.shared[dst] = Some(array);
-                self.inboxes.insert(stmt, Inbox { array, arrived });
+                (name, array)
+            } else if let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = *kind
+                && let Some(layout) = self.layouts.fragments.get(&tile)
+            {
+                let name = &kernel.buffers[tile].name;
+                let elements = layout.holders().saturating_mul(layout.held_registers()).saturating_mul(others);
+                (name, self.shared_array(&format!("{name}_inbox"), kernel.buffer_dtype(tile), elements, true))
+            } else {
                 continue;
-            }
-            let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = kernel.stmts[stmt].kind else { continue };
-            let Some(layout) = self.layouts.fragments.get(&tile) else { continue };
-            let Buffer { name, .. } = &kernel.buffers[tile];
-            let elements = layout.holders().saturating_mul(layout.held_registers()).saturating_mul(others);
-            let array = self.shared_array(&format!("{name}_inbox"), kernel.buffer_dtype(tile), elements, true);
+            };
             let arrived = self.barrier_array(&format!("{name}_arrived"), 1);
             self.inboxes.insert(stmt, Inbox { array, arrived });
         }
@@ -65,7 +67,7 @@ impl Lowering<'_> {
         if self.inboxes.is_empty() {
             return;
         }
-        self.program.launch.cluster = [self.cluster().iter().product(), 1, 1];
+        self.program.launch.cluster = [self.cluster_size(), 1, 1];
         let thread = self.linear_thread();
         self.when(thread.equals(0), |l| {
             l.init_inboxes();
@@ -85,14 +87,15 @@ impl Lowering<'_> {
 
     pub(super) fn cluster_reduce(&mut self, stmt: StmtId, op: ReduceOp, tile: BufferId) {
         // A block that is a cluster by itself has nothing to add.
-        if self.cluster().iter().product::<u32>() == 1 {
+        let others = self.cluster_size() - 1;
+        if others == 0 {
             return;
         }
         let (Some(inbox), Some(registers)) = (self.inboxes.get(&stmt).copied(), self.fragments[tile]) else {
             return self.bug("a reduction in a cluster has nowhere to put its tiles");
         };
         let layout = registers.layout;
-        let others = self.cluster().iter().product::<u32>() - 1;
+
         let (held, holders) = (layout.held_registers(), layout.holders());
         // Registers that a narrow tile does not use lie between pairs.
         let whole = held == layout.registers();
@@ -159,7 +162,7 @@ impl Lowering<'_> {
             return self.bug("an exchange of arrays that the block does not have");
         };
         let (sent, received) = ((src, from), (dst, to));
-        let blocks = self.cluster().iter().product::<u32>();
+        let blocks = self.cluster_size();
         let (dtype, len) = (kernel.buffer_dtype(src), kernel.buffer_len(src) as u32);
         let width = [4, 2].into_iter().find(|w| len / blocks % w == 0).unwrap_or(1);
         let pieces = len / width;

@@ -20,6 +20,7 @@
 //! Loads of all tensors are ordered with the wait from then on ([`TensorInfo::ordered`]).
 
 use super::builder::Builder;
+use super::schedule::listed;
 use crate::diag::Diagnostic;
 use crate::ir::{AccessMode, BinaryOp, SpanId, Trigger};
 use crate::lowered::*;
@@ -63,12 +64,12 @@ impl Builder {
         let first = self.first_dependent(&ops);
         let hoisted = self.hoists(&ops);
         let (name, span) = first.unwrap_or_else(|| ("the end".into(), SpanId::from_u32(0)));
-        let independent: Vec<_> =
-            self.program.tensors.iter().filter(|t| t.independent).map(|t| format!("`{}`", t.name)).collect();
+        let independent = self.program.tensors.iter().filter(|tensor| tensor.independent);
+        let independent = listed(independent.map(|tensor| format!("`{}`", tensor.name)));
         let above = match (hoisted, independent.is_empty()) {
-            (true, _) => format!("the first loads of {} are issued above it", independent.join(", ")),
+            (true, _) => format!("the first loads of {independent} are issued above it"),
             (false, true) => "no tensor is independent, so only the start of the launch overlaps".into(),
-            (false, false) => format!("no load of {} stands before it", independent.join(", ")),
+            (false, false) => format!("no load of {independent} stands before it"),
         };
         self.remark(RemarkKind::Choice, span, format!("the previous kernel is waited for before {name}: {above}"));
         self.with_waits(ops, false, trigger)
@@ -102,7 +103,7 @@ impl Builder {
             ops.extend(self.first_iteration(*reg, [*start, *end, *step], *unroll, std::mem::take(body), trigger));
         } else {
             let behind: Vec<Op> = std::iter::once(op).chain(rest).collect();
-            let (early, mut behind) = self.prefetch(&ops, behind);
+            let (early, mut behind) = self.prefetch(&ops, behind, false);
             if early.is_empty() {
                 behind = self.copies_first(&ops, behind);
             }

@@ -101,14 +101,9 @@ impl<'a> Lowering<'a> {
 
     /// An operation that leaves registers, once for an element that several threads have.
     pub(super) fn once_an_element(&mut self, place: Place, f: impl FnOnce(&mut Self)) {
-        let own = match place {
-            Place::Buffer(buffer) => self.fragments[buffer].is_some() || self.locals[buffer].is_some(),
-            Place::Tensor(_) => false,
-        };
+        let is_own = |buffer: BufferId| self.fragments[buffer].is_some() || self.locals[buffer].is_some();
         match self.element.first_holder {
-            Some(cond) if !own => {
-                self.when(cond, f);
-            }
+            Some(cond) if !place.buffer().is_some_and(is_own) => self.when(cond, f),
             _ => f(self),
         }
     }

@@ -23,7 +23,7 @@ impl Lowering<'_> {
                         param,
                         name,
                         dtype: self.dtype_of(Place::Tensor(param)),
-                        shape: (0..axes).map(|axis| self.host_extent(param, axis)).collect(),
+                        shape: shape.iter().map(|extent| self.host_extent(*extent)).collect(),
                         mutable: *mutable,
                         stream: kernel.attributes.stream.contains(&param),
                         output: *mutable && is_output(kernel, param),
@@ -48,16 +48,15 @@ impl Lowering<'_> {
         }
     }
 
-    fn host_extent(&self, param: ParamId, axis: usize) -> HostExpr {
-        let extent = match self.tensor_extent(param, axis) {
-            Some(Extent::Dim(dim)) => Some(HostExpr::Dim(dim)),
-            Some(Extent::Fixed(expr)) => self.kernel.const_index(expr).map(HostExpr::Int),
-            None => None,
+    fn host_extent(&self, extent: Extent) -> HostExpr {
+        let extent = match extent {
+            Extent::Dim(dim) => return HostExpr::Dim(dim),
+            Extent::Fixed(expr) => self.kernel.const_index(expr),
         };
-        extent.unwrap_or_else(|| {
+        if extent.is_none() {
             self.bug("a tensor's extent is neither a dim nor a constant");
-            HostExpr::Int(0)
-        })
+        }
+        HostExpr::Int(extent.unwrap_or(0))
     }
 
     /// One block a tile, on the axes of the author's grid.

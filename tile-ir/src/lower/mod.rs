@@ -156,7 +156,11 @@ fn planned(bound: &BoundKernel, own: Analysis, target: Target) -> Result<Schedul
             }
         }
     }
-    let facts = partitions.facts(own, bound);
+    // TMA clips rows of any length; where threads copy, the launch checks that rows have a multiple of the elements of a transaction.
+    let facts = match partitions {
+        Partitions::Specialised(_) => own,
+        Partitions::Block(_) => own.widened(bound),
+    };
     Ok(Scheduled { kernel: Cow::Borrowed(bound), facts, partitions, remarks: sums })
 }
 
@@ -216,14 +220,12 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
         let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = stmt.kind else { return 0 };
         bound.buffer_len(tile).saturating_mul(4).saturating_mul(blocks.saturating_add(1))
     };
-    match schedule(bound, analysis, target) {
-        Err(diagnostics) => diagnostics,
-        Ok(_) => {
-            let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
-            match own.saturating_add(added) > limit {
-                true => lower_analysed(bound, analysis.clone(), target).err().unwrap_or_default(),
-                false => vec![],
-            }
-        }
+    if let Err(diagnostics) = schedule(bound, analysis, target) {
+        return diagnostics;
+    }
+    let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
+    match own.saturating_add(added) > limit {
+        true => lower_analysed(bound, analysis.clone(), target).err().unwrap_or_default(),
+        false => vec![],
     }
 }

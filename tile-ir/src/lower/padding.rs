@@ -30,16 +30,13 @@ impl Lowering<'_> {
             let name = var.map_or_else(|| "tile_index".to_owned(), |var| self.kernel.vars[var].name.clone());
             let index = self.reg(&if pads { format!("{name}_padded") } else { name.clone() }, ValueType::Index, false);
             self.define(index, value);
-            let extent = match extents.get(axis) {
-                Some(extent) => HostExpr::of(self.kernel, *extent),
-                None => Some(HostExpr::Int(1)),
-            };
-            if let Some(extent) = extent {
+            let extent = extents.get(axis);
+            if let Some(extent) = extent.map_or(Some(HostExpr::Int(1)), |extent| HostExpr::of(self.kernel, *extent)) {
                 self.program.tiles.push(TileIndex { index, extent, inside: None });
             }
             let mut bound = index;
             if pads {
-                let extent = match extents.get(axis) {
+                let extent = match extent {
                     Some(extent) => self.value(*extent),
                     None => self.int(1),
                 };

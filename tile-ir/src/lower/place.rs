@@ -5,6 +5,7 @@
 //! arrays whose last use comes before its first one, and a barrier stands between the two. Uses are told apart by the operations of the program's outermost list, which
 //! every thread executes; an array that an mbarrier counts the bytes of, or that TMA or a descriptor reads, is in use all the time.
 
+use super::schedule::listed;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BoundKernel, Scope};
 use crate::lowered::visit::{each, values};
@@ -81,13 +82,9 @@ fn overlay(program: &mut Program) {
             }
         }
         if !before.is_empty() {
-            let names: Vec<String> =
-                before.iter().map(|(other, _)| format!("`{}`", program.shared[*other].name)).collect();
-            let text = format!(
-                "`{}` has bytes of {}, which the block uses no more",
-                program.shared[id].name,
-                names.join(", ")
-            );
+            let names = listed(before.iter().map(|(other, _)| format!("`{}`", program.shared[*other].name)));
+            let name = &program.shared[id].name;
+            let text = format!("`{name}` has bytes of {names}, which the block uses no more");
             let span = program.body[first].span;
             program.remarks.push(Remark { kind: RemarkKind::Choice, text, span });
         }
@@ -145,17 +142,14 @@ pub(super) fn fits(kernel: &BoundKernel, program: &Program) -> Result<(), Vec<Di
     let (needed, most) = (program.shared_bytes, program.target.max_shared_bytes());
     let array = kernel.buffers.values().find(|b| b.scope == Scope::Shared);
     let Some(array) = array.filter(|_| needed > most) else { return Ok(()) };
-    let parts: Vec<String> = program
-        .shared
-        .values()
-        .map(|a| format!("`{}` {}", a.name, u64::from(a.len) * u64::from(a.dtype.bytes())))
-        .collect();
+    let bytes = |array: &SharedArray| u64::from(array.len) * u64::from(array.dtype.bytes());
+    let parts = listed(program.shared.values().map(|array| format!("`{}` {}", array.name, bytes(array))));
     let for_reduce =
         |a: &&SharedArray| a.scratch && ["spilled", "reduced", "partial"].iter().any(|n| a.name.starts_with(n));
     let reduces = program.shared.values().filter(for_reduce).max_by_key(|a| a.len);
     let message = format!("{needed} bytes of shared memory, of {most} on {}", program.target);
     let diagnostic = Diagnostic::new(Code::SHARED_BUDGET, array.span, message)
-        .at(format!("{} bytes", parts.join(", ")))
+        .at(format!("{parts} bytes"))
         .help(match reduces {
             Some(array) => format!(
                 "use smaller tiles or arrays; `{}` is what the compiler adds for a `reduce` whose tile goes through shared memory",

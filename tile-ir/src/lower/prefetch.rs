@@ -31,11 +31,6 @@ struct Passed {
 }
 
 impl Builder {
-    /// Parts `ops` into what is issued above the wait and what stays behind it. `above` stands before them.
-    pub(super) fn prefetch(&self, above: &[Op], ops: Vec<Op>) -> (Vec<Op>, Vec<Op>) {
-        self.parted(above, ops, false)
-    }
-
     /// `ops`, which stand behind the wait, with copies issued before the thread stores to shared memory what it has loaded from tensors, for which it
     /// waits. The loads stay in front: they come back first. `above` stands before them.
     pub(super) fn copies_first(&self, above: &[Op], mut ops: Vec<Op>) -> Vec<Op> {
@@ -49,7 +44,7 @@ impl Builder {
             return ops;
         }
         let behind = ops.split_off(at);
-        let (moved, left) = self.parted(&[above, &ops].concat(), behind, true);
+        let (moved, left) = self.prefetch(&[above, &ops].concat(), behind, true);
         ops.into_iter().chain(moved).chain(left).collect()
     }
 
@@ -60,7 +55,9 @@ impl Builder {
             && !accesses.iter().any(|(space, _)| matches!(space, Space::Global(_)))
     }
 
-    fn parted(&self, above: &[Op], ops: Vec<Op>, waited: bool) -> (Vec<Op>, Vec<Op>) {
+    /// Parts `ops` into what is issued above the wait, or, where it has been `waited` already, further up, and what stays. `above` stands
+    /// before them.
+    pub(super) fn prefetch(&self, above: &[Op], ops: Vec<Op>, waited: bool) -> (Vec<Op>, Vec<Op>) {
         let mut before = Passed::default();
         let declares = |op: &Op| matches!(op.kind, OpKind::Shared { .. });
         // What stands before a barrier of the block is ordered by it: a cluster's meeting.

@@ -36,6 +36,11 @@ impl<'a> Lowering<'a> {
         if self.clusters { uses::cluster(self.kernel) } else { [1; 3] }
     }
 
+    /// Blocks of a cluster.
+    pub(super) fn cluster_size(&self) -> u32 {
+        self.cluster().iter().product()
+    }
+
     /// The raster of a grid of these extents, as values and as the launcher's expressions.
     pub(super) fn raster(&mut self, extents: &[ExprId]) -> Raster {
         let cluster = self.cluster();
@@ -110,7 +115,7 @@ impl<'a> Lowering<'a> {
     /// Launches one block a tile, as a line.
     pub(super) fn launch_line(&mut self, extents: &[ExprId]) {
         let Some(tiles) = self.host_tiles(extents) else { return self.bug("a grid that the launch cannot know") };
-        let size = i64::from(self.cluster().iter().product::<u32>());
+        let size = i64::from(self.cluster_size());
         self.program.launch.grid = [scaled(tiles, size), HostExpr::Int(1), HostExpr::Int(1)];
     }
 
@@ -120,7 +125,7 @@ impl<'a> Lowering<'a> {
     /// multiprocessor has a block.
     pub(super) fn launch_persistent(&mut self, extents: &[ExprId]) {
         let Some(tiles) = self.host_tiles(extents) else { return self.bug("a grid that the launch cannot know") };
-        let size = i64::from(self.cluster().iter().product::<u32>());
+        let size = i64::from(self.cluster_size());
         let one = HostExpr::Int(1);
         let one_by_one = HostExpr::binary(BinaryOp::Div, HostExpr::Capacity, HostExpr::Int(size));
         let at_once = if size == 1 { HostExpr::Capacity } else { one_by_one };
@@ -144,8 +149,7 @@ impl<'a> Lowering<'a> {
 
     /// This block's cluster in the line.
     fn line_index(&mut self, kind: ValueKind) -> ValueId {
-        let size = self.cluster().iter().product::<u32>();
-        let index = self.push(kind, ValueType::Index);
+        let (index, size) = (self.push(kind, ValueType::Index), self.cluster_size());
         self.binary(BinaryOp::Div, index, size)
     }
 

@@ -33,17 +33,6 @@ pub(super) enum Partitions {
     Block(Box<Block>),
 }
 
-impl Partitions {
-    /// The facts that hold of a kernel so partitioned. TMA clips rows of any length; where threads copy, the launch checks that rows have a
-    /// multiple of the elements of a transaction.
-    pub(super) fn facts(&self, facts: Analysis, bound: &BoundKernel) -> Analysis {
-        match self {
-            Partitions::Specialised(_) => facts,
-            Partitions::Block(_) => facts.widened(bound),
-        }
-    }
-}
-
 /// Chooses.
 ///
 /// # Errors

@@ -6,7 +6,6 @@ use super::super::vector::Vector;
 use super::super::*;
 use super::own_rows::Pieces;
 use crate::analysis::SharedLoad;
-use crate::layout::SharedLayout;
 
 /// Copies of a tile that a thread issues one by one; more stay a loop.
 const MOST_WRITTEN_OUT: u32 = 4;
@@ -62,7 +61,9 @@ impl Lowering<'_> {
         width: u32,
     ) {
         // Neighbours of a row lie in as many columns.
-        let turned = matches!(dst.place, Place::Buffer(b) if self.layouts.shared.get(&b).is_some_and(SharedLayout::is_column_major));
+        let array = dst.place.buffer();
+        let layout = array.and_then(|array| self.layouts.shared.get(&array).copied());
+        let turned = layout.is_some_and(|layout| layout.is_column_major());
         let width = if turned { 1 } else { width };
         let mut parts = extents.to_vec();
         parts.iter_mut().last().into_iter().for_each(|inner| *inner /= width);
@@ -104,14 +105,13 @@ impl Lowering<'_> {
             }
             return;
         }
-        let is_operand = matches!(dst.place, Place::Buffer(b) if self.layouts.shared.contains_key(&b));
-        let own_rows = matches!(dst.place, Place::Buffer(b) if self.own_rows.contains(&b));
-        if let (true, [rows, columns]) = (own_rows, &parts[..])
-            && let Some(pieces) = Pieces::of(*rows, *columns, threads / WARP)
+        if let [rows, columns] = parts[..]
+            && array.is_some_and(|array| self.own_rows.contains(&array))
+            && let Some(pieces) = Pieces::of(rows, columns, threads / WARP)
         {
             return self.copy_own_rows(src, dst, src_open, pieces, width);
         }
-        if !is_operand || !total.is_multiple_of(threads) {
+        if layout.is_none() || !total.is_multiple_of(threads) {
             return self.spread("part", &parts, copy);
         }
         // Every thread has as many: written out, their addresses are computed before the loop over K.
@@ -136,10 +136,7 @@ impl Lowering<'_> {
 
     /// A thread's pieces of the rows that its warp alone reads: addresses of the first piece are computed once, those of the others differ by a few rows.
     fn copy_own_rows(&mut self, src: &TileRef, dst: &TileRef, open: &[OpenAxis], pieces: Pieces, width: u32) {
-        let layout = match dst.place {
-            Place::Buffer(buffer) => self.layouts.shared.get(&buffer).copied(),
-            Place::Tensor(_) => None,
-        };
+        let layout = dst.place.buffer().and_then(|array| self.layouts.shared.get(&array).copied());
         let (Some(layout), Some(stride)) = (layout, self.row_stride(src.place)) else {
             return self.bug("a warp copies its rows from a tensor to an array of rows");
         };

@@ -73,24 +73,14 @@ pub(super) struct Target {
 }
 
 impl Load {
-    /// Where its tile begins: its coordinates in the tensor.
-    pub(in crate::lower) fn start(&self) -> &[ExprId] {
-        &self.src.start
-    }
-
     /// The variables that its coordinates are made of.
     pub(in crate::lower) fn vars(&self, kernel: &BoundKernel) -> Vec<VarId> {
-        self.start().iter().flat_map(|e| depends(kernel, *e)).collect()
+        self.src.start.iter().flat_map(|e| depends(kernel, *e)).collect()
     }
 
     /// Bytes of a slot.
     pub(in crate::lower) fn bytes(&self) -> u32 {
         self.elements.saturating_mul(self.dtype.bytes())
-    }
-
-    /// What the slots' array begins at a multiple of, in bytes.
-    fn alignment(&self) -> u32 {
-        self.layout().map_or(128, SharedLayout::alignment)
     }
 
     /// The layout of a slot, where it is not row after row.
@@ -118,7 +108,8 @@ impl Lowering<'_> {
     /// Declares the slots of a load's array, and its tensor map.
     pub(in crate::lower) fn declare_slots(&mut self, load: &Load, slots: u32) {
         if self.shared[load.buffer].is_none() {
-            self.declare_shared(load.buffer, load.dtype, load.elements, (slots, load.alignment()));
+            let align = load.layout().map_or(128, SharedLayout::alignment);
+            self.declare_shared(load.buffer, load.dtype, load.elements, (slots, align));
         }
         self.map_of(load);
     }
@@ -145,7 +136,8 @@ impl Lowering<'_> {
             all = Some(self.joined(BinaryOp::Add, all, *rows * *row));
         }
         let Some(all) = all else { return self.bug("a slot without loads") };
-        self.expect(slots, slot, all);
+        // `arrive.expect_tx`
+        self.op(OpKind::BarrierExpect { barrier: slots.full(slot), bytes: all });
         for (load, inside) in loads.iter().zip(inside).filter(|(load, _)| which(load)) {
             self.ask_for(slots, slot, load, inside);
         }

@@ -17,6 +17,7 @@ pub(in crate::lower) struct Loop {
     /// The slots that the author asks for; `None` of a plain loop, which gets what fits.
     pub(in crate::lower) stages: Option<u32>,
     pub(in crate::lower) schedule: Schedule,
+    pub(in crate::lower) body: Vec<StmtId>,
     /// The copies that lead its body.
     pub(in crate::lower) loads: Vec<StmtId>,
 }
@@ -62,8 +63,9 @@ impl Search<'_> {
                 return Err(Reason::new(text, kernel.stmts[stmt].span));
             }
             let stages = constant(kernel, *stages).unwrap_or(1).max(1);
-            let range = [*start, *end, *step];
-            self.found.push(Loop { stmt, var: *var, range, stages: Some(stages), schedule: *schedule, loads });
+            let (range, schedule) = ([*start, *end, *step], *schedule);
+            let all = body.clone();
+            self.found.push(Loop { stmt, var: *var, range, stages: Some(stages), schedule, body: all, loads });
             let mut inner = Search { kernel, found: Vec::new() };
             inner.block(body)?;
             return match inner.found.first() {
@@ -86,8 +88,8 @@ impl Search<'_> {
             && let Ok(Some(loads)) = self.loads(stmt, *var, body)
             && self.multiplies(body, &loads)
         {
-            let range = [*start, *end, *step];
-            self.found.push(Loop { stmt, var: *var, range, stages: None, schedule: Schedule::Cooperative, loads });
+            let (range, schedule, body) = ([*start, *end, *step], Schedule::Cooperative, body.clone());
+            self.found.push(Loop { stmt, var: *var, range, stages: None, schedule, body, loads });
         }
         Ok(())
     }

@@ -24,6 +24,7 @@
 
 use super::super::block::Form;
 use super::super::mma::MOST_WRITTEN_OUT;
+use super::super::schedule::listed;
 use super::super::uses::{declared, mentions, statements, touches, variables};
 use super::super::*;
 use super::registers::{Held, Way};
@@ -253,13 +254,11 @@ impl<'a> Lowering<'a> {
         if bytes == 0 {
             return;
         }
-        let names: Vec<String> =
-            pipeline.shared.iter().map(|(b, _)| format!("`{}`", kernel.buffers[*b].name)).collect();
+        let names = listed(pipeline.shared.iter().map(|(array, _)| format!("`{}`", kernel.buffers[*array].name)));
         let ahead = bytes * u64::from(pipeline.ahead());
         let threads = u64::from(kernel.thread_count().max(1));
         let text = format!(
-            "{} in {stages} stages of {bytes} bytes a block{}: up to {ahead} bytes a block are in flight, {} a thread",
-            names.join(", "),
+            "{names} in {stages} stages of {bytes} bytes a block{}: up to {ahead} bytes a block are in flight, {} a thread",
             if matches!(pipeline.transport, Transport::WarpCopies(_)) { ", each warp its own rows" } else { "" },
             ahead.div_ceil(threads)
         );

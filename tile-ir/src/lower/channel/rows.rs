@@ -22,7 +22,7 @@ impl Lowering<'_> {
                 continue;
             }
             let extent = self.extent(Place::Tensor(load.tensor), axis);
-            let start = self.first_coordinate(load.start().get(axis).copied());
+            let start = self.first_coordinate(load.src.start.get(axis).copied());
             // An index is never negative, also where the tile begins past the end.
             let end = self.binary(BinaryOp::Add, start, counts[count]);
             let [end, start] = [end, start].map(|at| self.binary(BinaryOp::Min, at, extent));

@@ -94,7 +94,7 @@ impl<'a> Lowering<'a> {
     pub(in crate::lower) fn slice(
         &mut self,
         slice: &Slice,
-        body: &'a [StmtId],
+        body: &[StmtId],
         load: &mut dyn FnMut(&mut Self, StmtId) -> bool,
     ) {
         let kernel = self.kernel;

@@ -124,11 +124,6 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// `arrive.expect_tx`: the producer says how many bytes will come.
-    pub(in crate::lower) fn expect(&mut self, slots: &Slots, index: ValueId, bytes: ValueId) {
-        self.op(OpKind::BarrierExpect { barrier: slots.full(index), bytes });
-    }
-
     /// The threads for which `cond` holds give a slot back: to their block's producer, or to that of the block `cta`.
     pub(in crate::lower) fn give_back(
         &mut self,

@@ -37,7 +37,7 @@ impl Lowering<'_> {
         let size = load.dtype.bytes();
         let part = sharing.map(|of| (self.part_of_tile(&of), self.sharing_ranks(&of), part_step(boxes)));
         for piece in boxes.boxes.iter().filter(|b| b.part == 0) {
-            let mut coordinates = self.coordinates(load.start(), piece);
+            let mut coordinates = self.coordinates(&load.src.start, piece);
             let mut offset = self.binary(BinaryOp::Add, base, piece.offset / size);
             if let Some((part, _, (steps, bytes))) = &part {
                 for (coordinate, step) in coordinates.iter_mut().zip(steps).filter(|(_, step)| **step != 0) {

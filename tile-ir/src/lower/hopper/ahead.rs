@@ -17,7 +17,8 @@
 
 use super::super::channel::{Load, Slice};
 use super::super::dependent::wait;
-use super::super::uses::depends_on;
+use super::super::schedule::listed;
+use super::super::uses::{declared, depends_on};
 use super::super::*;
 use super::plan::{Ring, Split};
 use super::roles::{ChannelState, Roles};
@@ -58,12 +59,11 @@ impl<'a> Lowering<'a> {
         let path = self.path_to(ring)?;
         let names: BTreeSet<String> =
             early.iter().map(|load| format!("`{}`", self.kernel.params[load.tensor].name)).collect();
-        let names: Vec<String> = names.into_iter().collect();
+        let names = listed(names.into_iter());
         let stages = channel.slots.count;
         let text = format!(
-            "the previous kernel is waited for by each role: where it may still run, the producer loads {} into up to \
-             {stages} slots before",
-            names.join(", ")
+            "the previous kernel is waited for by each role: where it may still run, the producer loads {names} into up to \
+             {stages} slots before"
         );
         self.out.remark(RemarkKind::Choice, self.kernel.stmts[ring.at.stmt].span, text);
         self.parameter("ahead_most", ValueType::Index, ParameterKind::Ahead(stages));
@@ -96,14 +96,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// The indices that a body declares and coordinates are made of.
-    fn indices(&mut self, body: &'a [StmtId], needed: &BTreeSet<VarId>) {
-        for stmt in body {
-            if let StmtKind::Let { var, .. } = &self.kernel.stmts[*stmt].kind
-                && needed.contains(var)
-            {
-                self.block(std::slice::from_ref(stmt));
-            }
-        }
+    fn indices(&mut self, body: &[StmtId], needed: &BTreeSet<VarId>) {
+        let mut all = body.to_vec();
+        all.retain(|stmt| declared(self.kernel, *stmt).is_some_and(|var| needed.contains(&var)));
+        self.block(&all);
     }
 
     /// Fills the first slots of the first tile.
@@ -114,10 +110,6 @@ impl<'a> Lowering<'a> {
         needed: &BTreeSet<VarId>,
         ahead: RegId,
     ) {
-        let kernel = self.kernel;
-        let StmtKind::For { var, start, step, body, .. } = &kernel.stmts[ring.at.stmt].kind else {
-            return self.bug("a ring that is no loop");
-        };
         if path.persistent.is_some() {
             self.indices(path.around, needed);
         }
@@ -135,10 +127,11 @@ impl<'a> Lowering<'a> {
         let chosen = self.push(ValueKind::Select(long, most, few), ValueType::Index);
         let count = self.binary(BinaryOp::Min, chosen, trips);
         self.set(ahead, count);
-        let [start, step] = [*start, *step].map(|e| self.value(e));
+        let [start, _, step] = ring.at.range;
+        let [start, step] = [start, step].map(|e| self.value(e));
         let end = self.binary(BinaryOp::Add, start, ahead * step);
-        self.counted_loop(*var, [start, end, step], Unroll::By(1), |l| {
-            l.indices(body, needed);
+        self.counted_loop(ring.at.var, [start, end, step], Unroll::By(1), |l| {
+            l.indices(&ring.at.body, needed);
             let (number, loads) = (l.read(slot), ring.loads().collect::<Vec<_>>());
             l.request(&channel.slots, number, &loads, |load| load.independent);
             l.set(slot, number + 1);
@@ -155,7 +148,7 @@ impl<'a> Lowering<'a> {
         }
         let early = || ring.loads().filter(|load| load.independent);
         let shares = |(var, _): &(VarId, ExprId)| {
-            !early().all(|load| load.start().iter().any(|e| depends_on(kernel, *e, &[*var])))
+            !early().all(|load| load.src.start.iter().any(|e| depends_on(kernel, *e, &[*var])))
         };
         axes.into_iter().filter(shares).map(|(_, extent)| extent).collect()
     }

@@ -22,9 +22,9 @@ pub(super) struct Consumed<'p> {
 
 impl<'a> Lowering<'a> {
     /// The consumers' loop.
-    pub(super) fn consume_ring(&mut self, roles: &Roles, ring: &Ring, body: &[StmtId]) {
+    pub(super) fn consume_ring(&mut self, roles: &Roles, ring: &Ring) {
         let kernel = self.kernel;
-        let body: Vec<StmtId> = body.iter().copied().filter(|s| !ring.at.loads.contains(s)).collect();
+        let body: Vec<StmtId> = ring.at.body.iter().copied().filter(|s| !ring.at.loads.contains(s)).collect();
         // A read that is clipped mentions where its tile begins.
         let clipped = ring.loads().filter(|load| load.clipped().is_some()).flat_map(|load| load.vars(kernel));
         let body = self.needed_with(&body, &body, clipped.collect());

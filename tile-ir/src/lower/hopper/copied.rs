@@ -68,7 +68,7 @@ impl<'a> Lowering<'a> {
     /// Of the rows that the work on a loop's one product holds, those of tensors that are others in every iteration.
     fn loads_to_copy(&self, plan: &Plan, ring: &Ring) -> Vec<RowLoad> {
         let (kernel, at) = (self.kernel, &ring.at);
-        let StmtKind::For { body, .. } = &kernel.stmts[at.stmt].kind else { return Vec::new() };
+        let body = &at.body;
         let mut products = (0..body.len()).filter(|number| plan.products.contains_key(&body[*number]));
         let (Some(number), None, None) = (products.next(), products.next(), &ring.shift) else { return Vec::new() };
         let mut all = self.row_loads(ring, &body[number + 1..]);
@@ -95,16 +95,11 @@ impl<'a> Lowering<'a> {
             let loops = roles.copied.iter().map(|copied| copied.stmt).collect();
             let slice = Slice::new(kernel, loops, loads.flat_map(|(load, _)| load.vars(kernel)));
             l.slice(&slice, &kernel.body, &mut |l, stmt| {
-                let (Some(copied), Some(ring), StmtKind::For { body, .. }) = (
-                    roles.copied.iter().find(|copied| copied.stmt == stmt),
-                    roles.plan.ring(stmt),
-                    &kernel.stmts[stmt].kind,
-                ) else {
-                    return false;
-                };
+                let found = roles.copied.iter().find(|copied| copied.stmt == stmt).zip(roles.plan.ring(stmt));
+                let Some((copied, ring)) = found else { return false };
                 let range = ring.at.range.map(|e| l.value(e));
                 l.counted_loop(ring.at.var, range, Unroll::By(1), |l| {
-                    l.slice(&slice, body, &mut |_, _| false);
+                    l.slice(&slice, &ring.at.body, &mut |_, _| false);
                     l.fill_copied(roles, copied);
                 });
                 true

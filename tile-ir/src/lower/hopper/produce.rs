@@ -41,21 +41,17 @@ impl<'a> Lowering<'a> {
 
     /// The producer comes to a statement; whether it is one that loads.
     fn produce_at(&mut self, roles: &Roles, slice: &Slice, stmt: StmtId) -> bool {
-        if let StmtKind::For { body, .. } = &self.kernel.stmts[stmt].kind
-            && let Some(ring) = roles.plan.ring(stmt)
-        {
-            self.fetch_once(roles, stmt);
-            self.produce(roles, (ring, slice), body);
-            return true;
-        }
-        self.fetch_once(roles, stmt)
+        let fetches = self.fetch_once(roles, stmt);
+        let Some(ring) = roles.plan.ring(stmt) else { return fetches };
+        self.produce(roles, ring, slice);
+        true
     }
 
     /// The producer's loop: for every iteration, when its slots are empty, say how many bytes will come and ask for them.
-    fn produce(&mut self, roles: &Roles, (ring, slice): (&Ring, &Slice), body: &'a [StmtId]) {
+    fn produce(&mut self, roles: &Roles, ring: &Ring, slice: &Slice) {
         let range = ring.at.range.map(|e| self.value(e));
         self.counted_loop(ring.at.var, range, Unroll::By(1), |l| {
-            l.slice(slice, body, &mut |_, _| false);
+            l.slice(slice, &ring.at.body, &mut |_, _| false);
             let begins = |load: &Load| roles.ahead.is_none() || load.independent;
             let fill = |l: &mut Self| {
                 for (number, loads) in &ring.fills {

@@ -45,7 +45,7 @@ impl ChannelState {
 }
 
 /// The channels and what else a partition knows.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Roles {
     pub(super) plan: Rc<Plan>,
     pub(super) channels: Vec<ChannelState>,
@@ -72,7 +72,7 @@ impl<'a> Lowering<'a> {
     pub(in super::super) fn specialised(&mut self, plan: Plan) {
         let kernel = self.kernel;
         let plan = Rc::new(plan);
-        let cluster: u32 = self.cluster().iter().product();
+        let cluster = self.cluster_size();
         self.layouts = plan.layouts.clone();
         self.program.launch.threads = [plan.threads()[0], 1, 1];
         self.program.launch.cluster = [cluster, 1, 1];
@@ -113,18 +113,7 @@ impl<'a> Lowering<'a> {
             .collect();
         self.declare_inboxes();
         let warp = self.once(if plan.split == Split::Warpgroups { "warp" } else { "warp_index" }, Special::Warp);
-        let roles = Roles {
-            plan: plan.clone(),
-            channels,
-            consumer: None,
-            group: None,
-            warpgroup: None,
-            descriptors: Vec::new(),
-            ahead: None,
-            staging: None,
-            once,
-            copied,
-        };
+        let roles = Roles { plan: plan.clone(), channels, once, copied, ..Roles::default() };
         let first = self.is_issuer(plan.split, warp);
         self.when(first, |l| l.set_up_ring(&roles));
         if cluster > 1 {
@@ -301,10 +290,8 @@ impl<'a> Lowering<'a> {
         let Some(roles) = self.roles.clone() else { return false };
         let kernel = self.kernel;
         let kind = &kernel.stmts[stmt].kind;
-        if let StmtKind::For { body, .. } = kind
-            && let Some(ring) = roles.plan.ring(stmt)
-        {
-            self.consume_ring(&roles, ring, body);
+        if let Some(ring) = roles.plan.ring(stmt) {
+            self.consume_ring(&roles, ring);
             return true;
         }
         if let Some(product) = roles.plan.products.get(&stmt) {

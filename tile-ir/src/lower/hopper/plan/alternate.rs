@@ -56,8 +56,7 @@ impl Planner<'_> {
         if at.stages.is_some() && at.schedule != Schedule::Auto {
             return None;
         }
-        let StmtKind::For { body, .. } = &kernel.stmts[at.stmt].kind else { return None };
-        let rest: Vec<StmtId> = body.iter().copied().filter(|s| !at.loads.contains(s)).collect();
+        let rest: Vec<StmtId> = at.body.iter().copied().filter(|s| !at.loads.contains(s)).collect();
         let position = rest.iter().position(|s| products.contains_key(s))?;
         let (before, after) = rest.split_at(position);
         let (stmt, after) = after.split_first()?;
@@ -71,7 +70,7 @@ impl Planner<'_> {
                 StmtKind::Parallel { .. } | StmtKind::Let { .. } | StmtKind::Assign { .. } | StmtKind::Store { .. }
             ) || matches!(kernel.stmts[*s].kind, StmtKind::If { .. } | StmtKind::Tile(TileOp::Fill { .. }))
         };
-        let inside = statements(kernel, body);
+        let inside = statements(kernel, &at.body);
         let has_no_part = |s: &StmtId| {
             let kind = &kernel.stmts[*s].kind;
             let is_declaration = kind.allocates() == Some(product.acc);

@@ -224,8 +224,7 @@ impl Planner<'_> {
         read.extend(products.values().filter(|p| matches!(p.a.1, Left::Loaded(_))).map(|p| p.a.0));
         let own = self.own(&filled, &stay, &mut operands);
         for ring in &mut rings {
-            let StmtKind::For { body, .. } = &kernel.stmts[ring.at.stmt].kind else { continue };
-            let mut touched = statements(kernel, body).into_iter().flat_map(|stmt| self.touched(stmt));
+            let mut touched = statements(kernel, &ring.at.body).into_iter().flat_map(|stmt| self.touched(stmt));
             ring.meets = touched.any(|(buffer, ..)| own.contains(&buffer));
         }
         let loads = || rings.iter().flat_map(Ring::loads).chain(once.iter().copied());

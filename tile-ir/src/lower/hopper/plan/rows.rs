@@ -52,9 +52,7 @@ impl Planner<'_> {
             return no("two pipelined loops load shared arrays", kernel.stmts[self.loops[1].stmt].span);
         };
         let span = kernel.stmts[at.stmt].span;
-        let (StmtKind::For { body, .. }, Some(stages)) = (&kernel.stmts[at.stmt].kind, at.stages) else {
-            return no("the loop that loads is not pipelined", span);
-        };
+        let Some(stages) = at.stages else { return no("the loop that loads is not pipelined", span) };
         if analysis.wide_vars.contains(&at.var) {
             return no("the pipelined loop counts in 64 bits", span);
         }
@@ -68,7 +66,7 @@ impl Planner<'_> {
         }
         let loads = at.loads.iter().map(|stmt| self.load_rows(*stmt)).collect::<Result<Vec<Load>, _>>()?;
         let buffers: Vec<BufferId> = loads.iter().map(|load| load.buffer).collect();
-        let last_read = Some(self.reads(&buffers, at, body)?);
+        let last_read = Some(self.reads(&buffers, at)?);
         Slice::new(kernel, vec![at.stmt], loads.iter().flat_map(|load| load.vars(kernel))).producible(kernel)?;
         let trips = self.trips(at.range);
         // Round an outer loop a slot is filled again.
@@ -123,10 +121,10 @@ impl Planner<'_> {
     }
 
     /// Slots are read by elements, in the loop alone; the last statement that does.
-    fn reads(&self, buffers: &[BufferId], ring: &Loop, body: &[StmtId]) -> Result<StmtId, Reason> {
+    fn reads(&self, buffers: &[BufferId], ring: &Loop) -> Result<StmtId, Reason> {
         let kernel = self.kernel;
         let touched = |stmt: StmtId| self.touched(stmt).into_iter().filter(|(buffer, ..)| buffers.contains(buffer));
-        let inside = statements(kernel, body);
+        let inside = statements(kernel, &ring.body);
         for stmt in statements(kernel, &kernel.body).into_iter().filter(|stmt| !ring.loads.contains(stmt)) {
             let kind = &kernel.stmts[stmt].kind;
             let text = match touched(stmt).map(|(_, mode, _)| mode).max_by_key(|mode| mode.writes()) {
@@ -140,7 +138,7 @@ impl Planner<'_> {
             return Err(Reason::new(text, kernel.stmts[stmt].span));
         }
         let reads = |stmt: &StmtId| statements(kernel, &[*stmt]).into_iter().any(|s| touched(s).next().is_some());
-        let last = body.iter().rfind(|stmt| !ring.loads.contains(stmt) && reads(stmt)).copied();
+        let last = ring.body.iter().rfind(|stmt| !ring.loads.contains(stmt) && reads(stmt)).copied();
         last.ok_or_else(|| Reason::new("nothing reads what is loaded", kernel.stmts[ring.stmt].span))
     }
 

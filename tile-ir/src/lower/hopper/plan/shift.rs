@@ -32,7 +32,7 @@ impl Planner<'_> {
         if at.stages.is_none_or(|stages| stages < 2) || at.schedule != Schedule::Auto {
             return None;
         }
-        let StmtKind::For { body, .. } = &kernel.stmts[at.stmt].kind else { return None };
+        let body = &at.body;
         let mut all = statements(kernel, body);
         all.retain(|stmt| products.contains_key(stmt));
         let [first, second] = all[..] else { return None };
