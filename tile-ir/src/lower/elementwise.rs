@@ -6,7 +6,7 @@
 //! condition is the same for all elements is then one branch a chunk, not one an element.
 
 use super::fragment::Registers;
-use super::uses::{accesses, declared, depends, expressions, statements};
+use super::uses::{accesses, declared, depends, loaded, statements};
 use super::*;
 use crate::ir::parts::roots;
 use crate::layout::Fragment;
@@ -140,7 +140,7 @@ impl<'a> Lowering<'a> {
     }
 
     pub(super) fn loads(&self, expr: ExprId) -> bool {
-        expressions(self.kernel, expr).into_iter().any(|kind| matches!(kind, ExprKind::Load(_)))
+        !loaded(self.kernel, expr).is_empty()
     }
 
     /// Whether a condition is the same for all elements: it loads nothing and mentions no variable of `own`.

@@ -1,9 +1,16 @@
 //! What expressions and statements are made of.
 
+use crate::ir::parts::expressions;
 use crate::ir::*;
 
 pub(super) use crate::ir::effects::{mentions, touches};
-pub(super) use crate::ir::parts::{accesses, expressions, statements, variables};
+pub(super) use crate::ir::parts::{accesses, statements, variables};
+
+/// What an expression loads.
+pub(super) fn loaded(kernel: &BoundKernel, expr: ExprId) -> Vec<AccessId> {
+    let load = |kind: &ExprKind| if let ExprKind::Load(access) = kind { Some(*access) } else { None };
+    expressions(kernel, expr).into_iter().filter_map(load).collect()
+}
 
 /// The variables that an expression reads.
 pub(super) fn depends(kernel: &BoundKernel, expr: ExprId) -> Vec<VarId> {

@@ -11,12 +11,6 @@ pub(super) struct OpenAxis {
 }
 
 impl Lowering<'_> {
-    /// The value of an index that the analysis has bounded by 32 bits, for what takes no more.
-    pub(super) fn narrow_value(&mut self, id: ExprId) -> ValueId {
-        let value = self.value(id);
-        self.fit(value, ValueType::Index)
-    }
-
     /// What the loop's index, or an assigned index, is held in.
     pub(super) fn index_type(&self, var: VarId) -> ValueType {
         if self.analysis.wide_vars.contains(&var) { ValueType::Wide } else { ValueType::Index }

@@ -23,17 +23,7 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
         }
         ValueKind::Cast(x) => cast(program, *x, node.ty),
         ValueKind::Divisor(x) => format!("tile_divisor({})", value(program, *x)),
-        ValueKind::Load(memory) => match (is_stream(program, memory.space) && node.ty != ValueType::BOOL, memory.guard)
-        {
-            (true, None) => format!("load_stream({})", address(program, memory)),
-            (true, Some(guard)) => {
-                format!("load_stream_if({}, {})", value(program, guard.cond), address(program, memory))
-            }
-            (false, None) => place(program, memory),
-            (false, Some(guard)) => {
-                format!("{} ? {} : {}", bound(program, guard.cond, 2), place(program, memory), zero(node.ty))
-            }
-        },
+        ValueKind::Load(memory) => load(program, memory, node.ty),
         ValueKind::Special(special) => match special {
             Special::Warp => "tile_warp".into(),
             Special::Lane => "tile_lane".into(),
@@ -51,6 +41,19 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
         }
         ValueKind::Descriptor { shared, bits } => {
             format!("tile_descriptor({}, {bits:#x}ull)", program.shared[*shared].name)
+        }
+    }
+}
+
+/// What memory holds; where it is guarded and the guard does not hold, 0.
+fn load(program: &Program, memory: &Memory, ty: ValueType) -> String {
+    let streams = is_stream(program, memory.space) && ty != ValueType::BOOL;
+    match (memory.guard, streams) {
+        (None, false) => place(program, memory),
+        (None, true) => format!("load_stream({})", address(program, memory)),
+        (Some(guard), true) => format!("load_stream_if({}, {})", value(program, guard.cond), address(program, memory)),
+        (Some(guard), false) => {
+            format!("{} ? {} : {}", bound(program, guard.cond, 2), place(program, memory), zero(ty))
         }
     }
 }

@@ -2,7 +2,7 @@
 //! coordinates are made of. A producer executes it beside its loads.
 
 use super::super::hopper::Reason;
-use super::super::uses::{depends, expressions, statements, variables};
+use super::super::uses::{depends, loaded, statements, variables};
 use super::super::*;
 use crate::ir::pipeline::is_read_only;
 
@@ -72,10 +72,9 @@ impl Slice {
 
 /// Whether the producer finds the value that every consumer finds: of memory it is made only of tensors that the kernel does not write.
 fn is_producers(kernel: &BoundKernel, expr: ExprId) -> bool {
-    let finds = |access: AccessId| matches!(kernel.accesses[access].place, Place::Tensor(tensor) if is_read_only(kernel, tensor));
-    expressions(kernel, expr)
+    loaded(kernel, expr)
         .into_iter()
-        .all(|kind| if let ExprKind::Load(access) = kind { finds(*access) } else { true })
+        .all(|access| matches!(kernel.accesses[access].place, Place::Tensor(tensor) if is_read_only(kernel, tensor)))
 }
 
 /// Whether one of some statements stands in a body.

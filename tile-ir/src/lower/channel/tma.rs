@@ -62,12 +62,11 @@ impl Lowering<'_> {
             .collect()
     }
 
-    /// Where a tile begins on an axis: at `start`, or where the tensor does.
+    /// Where a tile begins on an axis: at `start`, which the analysis has bounded by the 32 bits that TMA takes, or where the tensor does.
     pub(in crate::lower) fn first_coordinate(&mut self, start: Option<ExprId>) -> ValueId {
-        match start {
-            Some(start) => self.narrow_value(start),
-            None => self.int(0),
-        }
+        let Some(start) = start else { return self.int(0) };
+        let value = self.value(start);
+        self.fit(value, ValueType::Index)
     }
 }
 

@@ -28,12 +28,6 @@ const LONG: u32 = 3;
 /// Slots that are filled ahead for an operand that is streamed through few rings, or that several tiles share.
 const FEW: i64 = 2;
 
-/// Where the ring stands: the loop over tiles that holds it, if any, and the statements around it.
-struct Path<'a> {
-    persistent: Option<PersistentLoop<'a>>,
-    around: &'a [StmtId],
-}
-
 impl<'a> Lowering<'a> {
     /// Waits for the previous kernel, where this one may begin before it is done.
     pub(super) fn wait_for_previous(&mut self, split: Split) {
@@ -56,7 +50,7 @@ impl<'a> Lowering<'a> {
         {
             return None;
         }
-        let path = self.path_to(ring)?;
+        let tiles = self.tiles_around(ring)?;
         let names: BTreeSet<String> =
             early.iter().map(|load| format!("`{}`", self.kernel.params[load.tensor].name)).collect();
         let names = listed(names.into_iter());
@@ -72,15 +66,16 @@ impl<'a> Lowering<'a> {
         let vars = roles.plan.loads().filter(|load| load.independent).flat_map(|load| load.vars(kernel));
         let needed = &Slice::new(kernel, roles.plan.loops(), vars).vars;
         self.indices(&kernel.body, needed);
-        match &path.persistent {
-            Some(tiles) => self.first_tile(tiles, needed, |l| l.fill_first((ring, channel), &path, needed, ahead)),
-            None => self.fill_first((ring, channel), &path, needed, ahead),
+        let fill = |l: &mut Self| l.fill_first((ring, channel), tiles.as_ref(), needed, ahead);
+        match &tiles {
+            Some(tiles) => self.first_tile(tiles, needed, fill),
+            None => fill(self),
         }
         Some(ahead)
     }
 
-    /// The way to the ring, if nothing but a loop over tiles and indices are on it.
-    fn path_to(&self, ring: &Ring) -> Option<Path<'a>> {
+    /// The loop over tiles that the ring stands in, if it does; `None` where more than that and indices are on the way to it.
+    fn tiles_around(&self, ring: &Ring) -> Option<Option<PersistentLoop<'a>>> {
         let kernel = self.kernel;
         let straight = |body: &[StmtId]| {
             let mut before = body.iter().take_while(|s| **s != ring.at.stmt);
@@ -88,11 +83,10 @@ impl<'a> Lowering<'a> {
         };
         let holds = |body: &[StmtId]| body.contains(&ring.at.stmt);
         if holds(&kernel.body) {
-            return straight(&kernel.body).then_some(Path { persistent: None, around: &kernel.body });
+            return straight(&kernel.body).then_some(None);
         }
         let tiles = kernel.persistent().filter(|tiles| kernel.body.contains(&tiles.stmt) && holds(tiles.body))?;
-        let straight = straight(&kernel.body) && straight(tiles.body);
-        straight.then_some(Path { around: tiles.body, persistent: Some(tiles) })
+        (straight(&kernel.body) && straight(tiles.body)).then_some(Some(tiles))
     }
 
     /// The indices that a body declares and coordinates are made of.
@@ -106,12 +100,12 @@ impl<'a> Lowering<'a> {
     fn fill_first(
         &mut self,
         (ring, channel): (&Ring, &ChannelState),
-        path: &Path<'a>,
+        tiles: Option<&PersistentLoop<'_>>,
         needed: &BTreeSet<VarId>,
         ahead: RegId,
     ) {
-        if path.persistent.is_some() {
-            self.indices(path.around, needed);
+        if let Some(tiles) = tiles {
+            self.indices(tiles.body, needed);
         }
         let trips = self.trips(ring);
         let (Some((slot, _)), stages) = (channel.slots.turn(), channel.slots.count) else {
@@ -120,7 +114,7 @@ impl<'a> Lowering<'a> {
         let most = self.param(ParameterKind::Ahead(stages));
         let few = self.binary(BinaryOp::Min, most, FEW);
         let mut long = self.binary(BinaryOp::Ge, trips, LONG * stages);
-        for extent in self.sharing_extents(ring, path) {
+        for extent in self.sharing_extents(ring, tiles) {
             let extent = self.value(extent);
             long = self.binary(BinaryOp::And, long, extent.at_most(1));
         }
@@ -140,10 +134,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// The extents of the grid along which tiles share what is loaded ahead.
-    fn sharing_extents(&self, ring: &Ring, path: &Path<'a>) -> Vec<ExprId> {
+    fn sharing_extents(&self, ring: &Ring, tiles: Option<&PersistentLoop<'_>>) -> Vec<ExprId> {
         let kernel = self.kernel;
         let mut axes: Vec<(VarId, ExprId)> = kernel.grid.iter().map(|a| (a.var, a.extent)).collect();
-        if let Some(tiles) = &path.persistent {
+        if let Some(tiles) = tiles {
             axes.extend(tiles.vars.iter().copied().zip(tiles.extents.iter().copied()));
         }
         let early = || ring.loads().filter(|load| load.independent);

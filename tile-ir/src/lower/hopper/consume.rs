@@ -361,7 +361,8 @@ impl<'a> Lowering<'a> {
 
     /// All threads that compute wait for each other.
     pub(in super::super) fn block_barrier(&mut self) {
-        if self.roles.as_ref().is_some_and(|roles| roles.shows_own()) {
+        // Tensor cores or TMA may read what consumers have stored.
+        if self.roles.as_ref().is_some_and(|roles| roles.plan.shows_own) {
             self.op(OpKind::FenceProxyAsync);
         }
         let kind = self.roles.as_ref().map_or(OpKind::Barrier, |roles| roles.consumer_barrier());

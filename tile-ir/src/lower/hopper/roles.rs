@@ -353,11 +353,6 @@ impl Roles {
         &self.plan.barriers
     }
 
-    /// Whether consumers store what tensor cores or TMA read: every barrier makes that visible to them first.
-    pub(in super::super) fn shows_own(&self) -> bool {
-        self.plan.shows_own
-    }
-
     /// The channel of an array, if it is one's.
     pub(super) fn channel_of(&self, buffer: BufferId) -> Option<&ChannelState> {
         self.plan.channel_of(buffer).and_then(|number| self.channels.get(number))

@@ -13,11 +13,11 @@ use super::roles::{ChannelState, Roles};
 const TURNS: [u32; 2] = [5, 6];
 
 impl Lowering<'_> {
-    /// Waits on the named barrier of a group (or of the other group), or arrives there.
-    fn turn(&mut self, group: ValueId, arrive: bool, of_other: bool) {
+    /// Waits on the named barrier of a group, or arrives at that of the other group.
+    fn turn(&mut self, group: ValueId, arrive: bool) {
         let first = self.binary(BinaryOp::Eq, group, 0);
         let barrier = |id: usize| OpKind::NamedBarrier { id: TURNS[id], threads: 2 * WARPGROUP, arrive };
-        let [mine, other] = if of_other { [1, 0] } else { [0, 1] };
+        let [mine, other] = if arrive { [1, 0] } else { [0, 1] };
         self.either(first, |l| l.op(barrier(mine)), |l| l.op(barrier(other)));
     }
 
@@ -37,7 +37,7 @@ impl Lowering<'_> {
         // The second group's first tile comes after the first group's.
         self.skip(channel, group * trips);
         self.persistent_loop(Some(group), |l| {
-            l.turn(group, false, false);
+            l.turn(group, false);
             l.block(body);
             l.skip(channel, trips);
         });
@@ -63,6 +63,6 @@ impl Lowering<'_> {
     /// This group has seen the last slot of its tile: the other may begin the next one, if there is one.
     pub(super) fn give_turn(&mut self, roles: &Roles) {
         let (Some(group), Some(more)) = (roles.group, self.more_tiles) else { return };
-        self.when(more, |l| l.turn(group, true, true));
+        self.when(more, |l| l.turn(group, true));
     }
 }

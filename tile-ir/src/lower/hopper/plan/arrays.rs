@@ -5,7 +5,7 @@ use super::{Channel, Load, Planner, Reason, Ring, Shift};
 use crate::ir::*;
 use crate::layout::{Major, Operand, SharedLayout, TmaPlan};
 use crate::lower::schedule::Layouts;
-use crate::lower::uses::{allocated, expressions, statements};
+use crate::lower::uses::{allocated, loaded, statements};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Planner<'_> {
@@ -128,11 +128,8 @@ impl Planner<'_> {
             StmtPart::Element(access, mode) => Some((kernel.accesses[access].place, mode, false)),
             _ => None,
         });
-        let loaded =
-            parts::roots(kernel, stmt).into_iter().flat_map(|root| expressions(kernel, root)).filter_map(|kind| {
-                let ExprKind::Load(access) = kind else { return None };
-                Some((kernel.accesses[*access].place, AccessMode::Read, false))
-            });
+        let loaded = parts::roots(kernel, stmt).into_iter().flat_map(|root| loaded(kernel, root));
+        let loaded = loaded.map(|access| (kernel.accesses[access].place, AccessMode::Read, false));
         let all = own.chain(loaded).filter(|(place, ..)| kernel.scope_of(*place) == Some(Scope::Shared));
         all.filter_map(|(place, mode, product)| Some((place.buffer()?, mode, product))).collect()
     }

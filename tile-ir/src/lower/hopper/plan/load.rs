@@ -7,7 +7,7 @@ use crate::ir::pipeline::is_read_only;
 use crate::ir::*;
 use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
 use crate::lower::channel::{Sharing, holds};
-use crate::lower::uses::{depends_on, expressions, statements};
+use crate::lower::uses::{depends, depends_on, loaded, statements};
 use std::collections::BTreeMap;
 
 impl Planner<'_> {
@@ -145,18 +145,16 @@ impl Planner<'_> {
         if depends_on(kernel, expr, indices) {
             return false;
         }
+        let is_constant =
+            |access: AccessId| matches!(kernel.accesses[access].place, Place::Tensor(of) if is_read_only(kernel, of));
         let (mut seen, mut left, mut same) = (Vec::new(), vec![expr], true);
         while let Some(expr) = left.pop() {
-            for kind in expressions(kernel, expr) {
-                if let ExprKind::Load(access) = kind {
-                    same &= matches!(kernel.accesses[*access].place, Place::Tensor(param)
-                        if matches!(kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }));
-                } else if let ExprKind::Var(var) = kind
-                    && !seen.contains(var)
-                {
-                    seen.push(*var);
-                    same &= kernel.vars[*var].kind != VarKind::Mut;
-                    left.extend(kernel.declared_as(*var));
+            same &= loaded(kernel, expr).into_iter().all(is_constant);
+            for var in depends(kernel, expr) {
+                if !seen.contains(&var) {
+                    seen.push(var);
+                    same &= kernel.vars[var].kind != VarKind::Mut;
+                    left.extend(kernel.declared_as(var));
                 }
             }
         }

@@ -45,20 +45,19 @@ impl Planner<'_> {
             return None;
         }
         // Before the first product there is nothing but loads and indices.
-        let before = body.iter().take_while(|s| **s != first);
-        let plain = |s: &&StmtId| at.loads.contains(s) || matches!(kernel.stmts[**s].kind, StmtKind::Let { .. });
-        if !{ before }.all(|s| plain(&s)) {
+        let mut before = body.iter().take_while(|s| **s != first);
+        if !before.all(|s| at.loads.contains(s) || matches!(kernel.stmts[*s].kind, StmtKind::Let { .. })) {
             return None;
         }
         let filled = |buffer: BufferId| at.loads.iter().any(|s| self.fills(*s, buffer));
         let late: BTreeSet<BufferId> = [two.b.0].into_iter().filter(|b| filled(*b)).collect();
         let early = [one.a.0, one.b.0];
         // Work between the products reads no slot; the loop fills nothing else.
-        let others = body.iter().filter(|s| !at.loads.contains(s) && **s != first && **s != second);
+        let mut others = body.iter().filter(|s| !at.loads.contains(s) && **s != first && **s != second);
         let slots: Vec<BufferId> = late.iter().copied().chain(early).collect();
         let apart = late.iter().all(|b| !early.contains(b))
             && at.loads.iter().all(|s| slots.iter().any(|b| self.fills(*s, *b)));
-        let unread = { others }.all(|s| slots.iter().all(|b| !mentions(kernel, *s, *b)));
+        let unread = others.all(|s| slots.iter().all(|b| !mentions(kernel, *s, *b)));
         (!late.is_empty() && apart && unread).then_some(Shift { first, second, late })
     }
 }
