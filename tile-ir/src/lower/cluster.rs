@@ -95,7 +95,6 @@ impl Lowering<'_> {
             return self.bug("a reduction in a cluster has nowhere to put its tiles");
         };
         let layout = registers.layout;
-
         let (held, holders) = (layout.held_registers(), layout.holders());
         // Registers that a narrow tile does not use lie between pairs.
         let whole = held == layout.registers();
@@ -164,7 +163,7 @@ impl Lowering<'_> {
         let (sent, received) = ((src, from), (dst, to));
         let blocks = self.cluster_size();
         let (dtype, len) = (kernel.buffer_dtype(src), kernel.buffer_len(src) as u32);
-        let width = [4, 2].into_iter().find(|w| len / blocks % w == 0).unwrap_or(1);
+        let width = [4, 2].into_iter().find(|w| (len / blocks).is_multiple_of(*w)).unwrap_or(1);
         let pieces = len / width;
         if blocks == 1 {
             // A block that is a cluster by itself keeps what it has.

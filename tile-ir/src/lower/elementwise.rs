@@ -111,8 +111,7 @@ impl<'a> Lowering<'a> {
             let register = l.representative(layout, 0, slot);
             let element = Element { register: Some((register, *layout)), ..l.element };
             let holds = l.at_element(element, |l| l.value(cond));
-            let value = l.binary(BinaryOp::Or, own, holds);
-            l.set(own, value);
+            l.set(own, Term::binary(BinaryOp::Or, own, holds));
         });
         let (reg, pred) = (self.reg("some_row", ValueType::BOOL, false), self.read(own));
         self.op(OpKind::Vote { reg, kind: VoteKind::Any, pred });

@@ -78,9 +78,8 @@ impl Builder {
         Some(self.nested(|l| {
             let name = format!("{}_masked", l.program.regs[*reg].name);
             let first = l.first(&from);
-            let within = l.binary(BinaryOp::Max, first, *start);
-            let within = l.binary(BinaryOp::Min, within, *end);
-            let first = l.once(&name, within);
+            let within = Term::binary(BinaryOp::Max, first, *start);
+            let first = l.once(&name, Term::binary(BinaryOp::Min, within, *end));
             let (reg, step, unroll) = (*reg, *step, *unroll);
             l.op(OpKind::For { reg, start: *start, end: first, step, unroll, body: without });
             l.op(OpKind::For { reg, start: first, end: *end, step, unroll, body: masked });

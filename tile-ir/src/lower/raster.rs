@@ -67,8 +67,7 @@ impl<'a> Lowering<'a> {
             // At most all rows, so that the tiles of a group are at most all tiles.
             _ => {
                 let rows = self.value(panel);
-                let rows = self.binary(BinaryOp::Min, rows, high);
-                let rows = self.binary(BinaryOp::Max, rows, 1);
+                let rows = self.binary(BinaryOp::Max, Term::binary(BinaryOp::Min, rows, high), 1);
                 let rows = self.fit(rows, ValueType::Index);
                 self.once("panel", rows)
             }
@@ -169,8 +168,7 @@ impl<'a> Lowering<'a> {
                 let group_tiles = self.eval(panel * raster.wide);
                 let group = self.once("group", t / group_tiles);
                 let first = self.eval(group * panel);
-                let rows = self.binary(BinaryOp::Min, panel, raster.high - first);
-                let rows = self.once("group_rows", rows);
+                let rows = self.once("group_rows", Term::binary(BinaryOp::Min, panel, raster.high - first));
                 let within = self.once("in_group", t - group * group_tiles);
                 (self.binary(BinaryOp::Div, within, rows), self.binary(BinaryOp::Add, first, within % rows))
             }
@@ -211,8 +209,7 @@ impl<'a> Lowering<'a> {
     fn contiguous_tiles(&mut self, raster: &Raster) -> [ValueId; 2] {
         let first = self.line_index(ValueKind::Block(0));
         let clusters = self.line_index(ValueKind::Special(Special::Grid(0)));
-        let share = self.binary(BinaryOp::CeilDiv, raster.total, clusters);
-        let share = self.once("share", share);
+        let share = self.once("share", Term::binary(BinaryOp::CeilDiv, raster.total, clusters));
         let start = self.eval(first * share);
         [start, self.binary(BinaryOp::Min, start + share, raster.total)]
     }

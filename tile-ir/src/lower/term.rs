@@ -15,7 +15,7 @@ pub enum Term {
 }
 
 impl Term {
-    fn binary(op: BinaryOp, a: impl Into<Term>, b: impl Into<Term>) -> Term {
+    pub(super) fn binary(op: BinaryOp, a: impl Into<Term>, b: impl Into<Term>) -> Term {
         Term::Binary(op, Box::new([a.into(), b.into()]))
     }
 }

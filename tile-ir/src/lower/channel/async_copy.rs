@@ -67,7 +67,6 @@ impl Lowering<'_> {
         let width = if turned { 1 } else { width };
         let mut parts = extents.to_vec();
         parts.iter_mut().last().into_iter().for_each(|inner| *inner /= width);
-
         let copy = |l: &mut Self, mut indices: Vec<ValueId>| {
             if let Some(last) = indices.last_mut() {
                 *last = l.binary(BinaryOp::Mul, *last, width);

@@ -29,7 +29,6 @@ use super::super::uses::{declared, mentions, statements, touches, variables};
 use super::super::*;
 use super::registers::{Held, Way};
 use crate::analysis::SharedLoad;
-
 use crate::ir::pipeline::{Split, split};
 
 /// What fills the slots, and so how the block learns that the data are there.

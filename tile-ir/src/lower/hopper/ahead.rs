@@ -119,8 +119,7 @@ impl<'a> Lowering<'a> {
             long = self.binary(BinaryOp::And, long, extent.at_most(1));
         }
         let chosen = self.push(ValueKind::Select(long, most, few), ValueType::Index);
-        let count = self.binary(BinaryOp::Min, chosen, trips);
-        self.set(ahead, count);
+        self.set(ahead, Term::binary(BinaryOp::Min, chosen, trips));
         let [start, _, step] = ring.at.range;
         let [start, step] = [start, step].map(|e| self.value(e));
         let end = self.binary(BinaryOp::Add, start, ahead * step);

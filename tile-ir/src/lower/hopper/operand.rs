@@ -6,6 +6,7 @@
 //! its issue to the wait that covers it. Every product from registers is therefore waited for before its iteration goes on,
 //! and the words are pinned before the fence and after the wait: the compiler may compute them neither later nor again.
 
+use super::super::uses::statements;
 use super::super::*;
 use super::plan::{BLOCK_ROWS, Planner, Product, WARP, accumulator};
 use super::roles::Roles;
@@ -51,7 +52,7 @@ impl Planner<'_> {
     pub(super) fn loaded_fragments(&self, operands: &mut BTreeMap<BufferId, Operand>) -> BTreeSet<StmtId> {
         let kernel = self.kernel;
         let mut all = BTreeSet::new();
-        for stmt in super::super::uses::statements(kernel, &kernel.body) {
+        for stmt in statements(kernel, &kernel.body) {
             if let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind
                 && let (Place::Buffer(from), Place::Buffer(to)) = (src.place, dst.place)
                 && (kernel.buffers[from].scope, kernel.buffers[to].scope) == (Scope::Shared, Scope::Fragment)

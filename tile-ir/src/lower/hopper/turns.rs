@@ -46,9 +46,8 @@ impl Lowering<'_> {
     /// Iterations of the pipelined loop, the same for every tile.
     pub(super) fn trips(&mut self, ring: &Ring) -> ValueId {
         let [start, end, step] = ring.at.range.map(|e| self.value(e));
-        let length = self.binary(BinaryOp::Max, end - start, 0);
-        let trips = self.binary(BinaryOp::CeilDiv, length, step);
-        self.once("trips", trips)
+        let length = Term::binary(BinaryOp::Max, end - start, 0);
+        self.once("trips", Term::binary(BinaryOp::CeilDiv, length, step))
     }
 
     /// Goes `by` slots on.

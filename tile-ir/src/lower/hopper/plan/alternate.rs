@@ -5,7 +5,6 @@
 //! in the body, and what follows it is work of a thread on its own elements. It takes two slots, and the registers of a second accumulator.
 
 use super::{Loop, MOST_ACCUMULATORS, Planner, Product, Ring, SHIFTED_BESIDE, most_registers};
-
 use crate::ir::*;
 use crate::layout::Fragment;
 use crate::lower::channel::Channel;

@@ -1,7 +1,6 @@
 //! Whose a shared array is: a channel's, a resident tile's, or the consumers' own.
 
 use super::{Channel, Load, Planner, Reason, Ring, Shift};
-
 use crate::ir::*;
 use crate::layout::{Major, Operand, SharedLayout, TmaPlan};
 use crate::lower::schedule::Layouts;

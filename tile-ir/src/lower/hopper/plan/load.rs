@@ -2,7 +2,6 @@
 
 use super::{Load, Planner, Reason, Transport};
 use crate::analysis::{CopyFacts, TMA_START_BYTES};
-
 use crate::ir::pipeline::is_read_only;
 use crate::ir::*;
 use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};

@@ -6,7 +6,6 @@
 //! share; the slots of the first product's operands are given back before those of the second one's, so they are channels of their own.
 
 use super::{Planner, Product};
-
 use crate::ir::*;
 use crate::lower::hopper::operand::Left;
 use crate::lower::uses::{mentions, statements};
