@@ -2,13 +2,11 @@
 //!
 //! Several blocks share a multiprocessor. One alone takes as long for a step along K as its own instructions wait for one another; of
 //! several, steps take as long as their instructions do together. Each tile has these two times ([`Speed`]), and each kind of operand what
-//! its tiles take beside ([`Beside`]). `bench/fit_copied.py` fitted them together to the calls in `bench/results/gemm-parts-fit-h200.json` (14
-//! products of f32, 13 as tf32 and 10 of 16 bits that TMA does not fetch, by every choice) and to 19 calls of other products. The times expected
-//! are 0.68 to 1.6 times those measured, 10% off in the quadratic mean for f32, 15% for tf32 and 12% for 16 bits. The choices expected to be the
-//! fastest took 2.5%, 2.3% and 2.5% longer than the fastest ones in geometric mean over these products; each product by constants that were fitted
-//! to the others, 2.9%, 2.3% and 2.3%. Since then, operands of f32 that run along K are stored column after column: the two times of its tiles
-//! are those fitted, times the mean of what 4096 x 4096 x 4096 (many blocks) and 480 x 1024 x 4096 (one) took on an H100 after it and before, in
-//! the four layouts; those of 16 rows were not measured again. What was measured in that file is of the kernels of before.
+//! its tiles take beside ([`Beside`]). `bench/fit_copied.py` fitted them together: those of f32 to 40 products by every choice on an H200 of 2026-11-27
+//! (`bench/results/gemm-f32-fit-h200.json`, 693 launches), the others to 13 products as tf32 and 10 of 16 bits that TMA does not fetch
+//! (`gemm-parts-fit-h200.json`) and to 10 calls of other products. The times expected are 0.62 to 1.63 times those measured, 12% off in the quadratic
+//! mean for f32, 15% for tf32 and 12% for 16 bits. The choices expected to be the fastest took 2.9%, 2.0% and 2.5% longer than the fastest ones in
+//! geometric mean over these products (27% at worst, of f32); each product by constants that were fitted to the others, 2.9%, 2.0% and 2.3%.
 
 use super::model::{MULTIPROCESSORS, norm, up};
 
@@ -71,7 +69,7 @@ pub struct Beside {
     pub only: f64,
 }
 
-const FULL: Beside = Beside { fixed: 2.159, fill: 1.813, store: 14_273.0, arrive: 0.644, only: 0.067 };
+const FULL: Beside = Beside { fixed: 2.068, fill: 1.563, store: 9100.0, arrive: 2.05, only: 1.377 };
 const TF32: Beside = Beside { fixed: 1.843, fill: 0.171, store: 7730.0, arrive: 0.722, only: 0.061 };
 const HALVES: Beside = Beside { fixed: 2.184, fill: 1.615, store: 5106.0, arrive: 1.881, only: 0.889 };
 
@@ -87,12 +85,12 @@ impl Speed {
             Operands::Full => {
                 // Tiles of 128 x 128 are of whole K: nothing is added.
                 let times = match (rows, cols) {
-                    (128, 128) => [0.776, 0.681, 0.0],
-                    (128, _) => [0.473, 0.419, 2.823],
-                    (_, 128) => [0.432, 0.417, 4.507],
-                    (64, _) => [0.513, 0.4415, 1.081],
-                    (32, _) => [0.574, 0.2403, 1.05],
-                    _ => [0.368, 0.1494, 0.43],
+                    (128, 128) => [0.739, 0.722, 0.0],
+                    (128, _) => [0.396, 0.414, 0.815],
+                    (_, 128) => [0.372, 0.405, 0.672],
+                    (64, _) => [0.4425, 0.4272, 0.9405],
+                    (32, _) => [0.454, 0.2575, 0.76],
+                    _ => [0.384, 0.1917, 0.502],
                 };
                 // A thread has at most 255 registers for 16 x 8 elements, and 128 for 8 x 8.
                 let registers = if rows * cols > 64 * threads as i64 { 256 } else { 128 };

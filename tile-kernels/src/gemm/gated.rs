@@ -5,7 +5,6 @@
 //! thread's registers: neither of them is stored. Beside a product of all columns and [`swiglu`](crate::swiglu::swiglu) of the result, that
 //! saves a launch and the sums' way through memory, and the sums are not rounded to the type of `y` before they are multiplied.
 
-use super::choice;
 use super::model::Work;
 use super::policy::Policy;
 use super::{early, extents};
@@ -94,11 +93,11 @@ pub const TILES: [Tile; 9] = [
 /// halves would take by tiles of twice as many columns.
 fn fastest(policy: Policy, m: i64, n: i64, k: i64) -> (Tile, f64) {
     let us = |(rows, cols, step, stages, threads, cy): Tile| {
-        let like = |tile: &super::Tile| (tile.0, tile.1, tile.5, tile.6) == (rows, 2 * cols, 1, cy);
-        let depth = (step * stages) as i64;
-        let (tile, cluster, instance) = ([rows, 2 * cols], [1, cy as i64], choice::TILES.iter().position(like));
-        let (shape, stored, threads) = ([m, n.saturating_mul(2), k], [false, true], threads as i64);
-        Work { shape, stored, tile, depth, threads, cluster, parts: 1, slots: 1, instance }.us(policy.parameters())
+        let [depth, threads, cy] = [step * stages, threads, cy].map(|size| size as i64);
+        let (shape, stored) = ([m, n.saturating_mul(2), k], [false, true]);
+        let (tile, cluster) = ([rows, 2 * cols], [1, cy]);
+        Work { shape, stored, tile, depth, threads, cluster, parts: 1, slots: 1, instance: None }
+            .us(policy.parameters())
     };
     let timed = TILES.map(|tile| (tile, us(tile)));
     timed.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((TILES[0], 0.0))

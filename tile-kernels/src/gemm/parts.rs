@@ -87,8 +87,8 @@ pub fn gemm_parts<
     if last_arriver(&mut arrived[[tile]], slots) {
         if slots > 1 {
             clear(&mut acc);
-            // Of some parts at once, so that as many reads are under way as there are registers for; there is no place behind the last
-            // part's.
+            // Of some parts at once, so that as many reads are under way as there are registers for. Where there is no such part the last one
+            // is read again, for nothing: of reads under a condition NVRTC made a branch each, and waited for every one (7.5 us a part instead of 1).
             let together = if BM * BN >= 64 * THREADS {
                 1
             } else if BM == 64 || quads && B_T {
@@ -100,9 +100,13 @@ pub fn gemm_parts<
                 for [i, j] in parallel([BM, BN]) {
                     for s in unroll(0..together) {
                         let s = some * together + s;
-                        let place = if s < slots { tile * slots + s } else { 1056 };
                         let at = if quads { j % 4 * (BN / 4) + j / 4 } else { j };
-                        acc[[i, j]] += partial.masked([place, i, at]);
+                        if together == 1 {
+                            acc[[i, j]] += partial.masked([tile * slots + s, i, at]);
+                        } else {
+                            let sum = partial[[min(tile * slots + min(s, slots - 1), 1055), i, at]];
+                            acc[[i, j]] += if s < slots { sum } else { 0.0 };
+                        }
                     }
                 }
             }
