@@ -9,7 +9,7 @@ use crate::ir::pipeline::Split;
 
 /// Registers that accumulators and held elements may take together. Beyond it they would be spilled, which costs more than
 /// waiting for the loads. What is left of 255 is for addresses and the operands of a product.
-const MOST_REGISTERS: u32 = 208;
+const MOST_REGISTERS: u32 = 176;
 /// Registers of a held element: its own, and what guards and places it, which ptxas keeps from iteration to iteration.
 const EACH: u32 = 3;
 
