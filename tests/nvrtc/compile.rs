@@ -88,8 +88,8 @@ fn jobs(all: bool) -> Vec<Job> {
 pub fn is_drawn(name: &str, is_newer: bool) -> bool {
     let is_like_another = [" f16", " reads ", " writes ", " sm_80"].iter().any(|part| name.contains(part));
     let every = match (is_newer, is_like_another) {
-        (true, _) => 9,
-        (false, true) => 3,
+        (true, _) => 18,
+        (false, true) => 6,
         (false, false) => 1,
     };
     hash(name).is_multiple_of(every)

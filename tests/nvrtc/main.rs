@@ -1,6 +1,6 @@
-//! Every kernel of the repository, in every instance, for every target it declares, through NVRTC to machine code, and a ninth of
+//! Every kernel of the repository, in every instance, for every target it declares, through NVRTC to machine code, and an eighteenth of
 //! these programs, drawn by their names, through a newer version too. Of instances in f16, which differ from those in bf16 by their
-//! conversions, of lesser alignment classes and of programs for `sm_80` a third is drawn. No GPU is needed.
+//! conversions, of lesser alignment classes and of programs for `sm_80` a sixth is drawn. No GPU is needed.
 //!
 //! - nothing spills, and NVRTC has nothing to say about lost performance;
 //! - registers, in the units of 8 that a device gives out, stack and shared memory stay within the committed `budgets.json`
