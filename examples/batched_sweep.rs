@@ -145,7 +145,7 @@ fn sweep<T: GemmElement + Real>(
             }
             let problem = Batches::<T>::new(batches, [m, n, k], *stored);
             let row = measure(device, blas, &problem, &options)?;
-            print_row(&row);
+            row.lines("cublas").iter().for_each(|line| println!("{line}"));
             let Some(baseline) = row.best("cublas").map(|entry| entry.burst_us.median) else { continue };
             let chosen = row.entries.iter().find(|entry| entry.group == OURS && entry.chosen);
             own.extend(chosen.map(|entry| baseline / entry.burst_us.median));
@@ -189,17 +189,4 @@ fn measure<T: GemmElement + Real>(
         }));
     }
     Ok(race(device, problem, contenders, options)?)
-}
-
-fn print_row(row: &Row) {
-    let baseline = row.best("cublas").map(|entry| entry.burst_us.median);
-    for entry in &row.entries {
-        let us = entry.burst_us.median;
-        let ratio = baseline.map_or("-".into(), |baseline| format!("{:.3}", baseline / us));
-        let title = row.title.to_string();
-        println!("{title:<34} {:<34} {us:>9.1} us {:>6.1} TFLOP/s {ratio:>6}", entry.full_name(), row.tflops(us));
-    }
-    for (name, reason) in &row.refused {
-        println!("{} {name} REFUSED: {reason}", row.title);
-    }
 }

@@ -163,16 +163,6 @@ fn measure(device: &Device, problem: &Gated) -> Result<()> {
             Ok(gated::gated_by(on, tile, &*x, &*w, &mut *y)?)
         })
     }));
-    let row = race(device, problem, contenders, &options)?;
-    let before = row.best("two launches").map(|entry| entry.burst_us.median);
-    for entry in &row.entries {
-        let us = entry.burst_us.median;
-        let ratio = before.map_or("-".into(), |before| format!("{:.3}", before / us));
-        let title = row.title.to_string();
-        println!("{title:<28} {:<40} {us:>9.2} us {:>6.1} TFLOP/s {ratio:>6}", entry.full_name(), row.tflops(us));
-    }
-    for (name, reason) in &row.refused {
-        println!("{} {name} REFUSED: {reason}", row.title);
-    }
+    race(device, problem, contenders, &options)?.lines("two launches").iter().for_each(|line| println!("{line}"));
     Ok(())
 }

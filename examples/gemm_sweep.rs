@@ -158,7 +158,7 @@ fn main() -> Result<()> {
             }
             let row = measure(&device, blas.as_ref(), *family, shape, *stored, &options)?;
             mean.add(&row);
-            print_row(&row);
+            row.lines("cublas").iter().for_each(|line| println!("{line}"));
         }
     }
     for ((family, stored), mean) in cases.iter().zip(&means) {
@@ -231,18 +231,6 @@ fn measure(
 /// Microseconds of cuBLAS, if it took part.
 fn baseline(row: &Row) -> Option<f64> {
     row.best("cublas").map(|entry| entry.burst_us.median)
-}
-
-fn print_row(row: &Row) {
-    for entry in &row.entries {
-        let us = entry.burst_us.median;
-        let ratio = baseline(row).map_or("-".into(), |baseline| format!("{:.3}", baseline / us));
-        let title = row.title.to_string();
-        println!("{title:<32} {:<34} {us:>9.1} us {:>6.1} TFLOP/s {ratio:>6}", entry.full_name(), row.tflops(us));
-    }
-    for (name, reason) in &row.refused {
-        println!("{} {name} REFUSED: {reason}", row.title);
-    }
 }
 
 /// Ratios to cuBLAS: of what `gemm` takes by itself, and of the best tile.

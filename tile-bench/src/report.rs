@@ -94,6 +94,20 @@ impl Row {
         of_group.min_by(|a, b| a.burst_us.median.total_cmp(&b.burst_us.median))
     }
 
+    /// A line an entry (what was computed, who, us a call, TFLOP/s, and the time of the best of a group over its own), and one for each that did not
+    /// take part.
+    pub fn lines(&self, against: &str) -> Vec<String> {
+        let baseline = self.best(against).map(|entry| entry.burst_us.median);
+        let title = self.title.to_string();
+        let entries = self.entries.iter().map(|entry| {
+            let us = entry.burst_us.median;
+            let ratio = baseline.map_or("-".into(), |baseline| format!("{:.3}", baseline / us));
+            format!("{title:<34} {:<38} {us:>9.2} us {:>6.1} TFLOP/s {ratio:>6}", entry.full_name(), self.tflops(us))
+        });
+        let refused = self.refused.iter().map(|(name, reason)| format!("{title} {name} REFUSED: {reason}"));
+        entries.chain(refused).collect()
+    }
+
     /// The groups, that of the fastest entry first.
     pub fn groups(&self) -> Vec<&str> {
         let mut groups: Vec<&str> = Vec::new();

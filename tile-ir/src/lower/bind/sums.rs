@@ -201,13 +201,10 @@ fn rows_of_a_warp(kernel: &Kernel, tile: BufferId) -> Result<(), String> {
         let depth = depth.and_then(number)?;
         let is_deep = depth.is_multiple_of(MmaInput::Half.k());
         let exchanges = *grouped && is_deep && matches!(left.dtype, DtypeRef::Is(dtype) if dtype.is_half());
-        let groups = match grouped {
-            true => {
-                kernel.buffers[b.buffer].extents.first().and_then(number)?
-                    / if b.transposed { columns } else { depth }.max(1)
-            }
-            false => 1,
-        };
+        // Rows of the right operand's array that a group's matrix has.
+        let own = if b.transposed { columns } else { depth };
+        let all = kernel.buffers[b.buffer].extents.first().and_then(number)?;
+        let groups = if *grouped { all / own.max(1) } else { 1 };
         (*acc == tile).then_some((*policy, whole_rows, exchanges, groups))
     });
     let mut whole = columns <= MOST_COLUMNS && threads.is_multiple_of(WARP);
