@@ -4,9 +4,10 @@
 that of the same kernel, instance, dtype and shape of the other. Where the machine code of both is equal, byte for byte, nothing
 is timed and the ratio is 1. Times are of cold-L2 graph replays in random order (harness/method.py); results are checked first.
 
-usage: regression.py --before DIR --after DIR [--every] [--dtypes LIST] [--shapes LIST] [--rounds 15] [--out FILE.json]
+usage: regression.py --before DIR --after DIR [--every | --same] [--dtypes LIST] [--shapes LIST] [--rounds 15] [--out FILE.json]
 
-Without --every only the launch that is chosen by default for a shape is raced, with it every exported instance. The ratio is
+Without --every only the launch that is chosen by default for a shape is raced, with it every exported instance. With --same what was
+chosen then is raced with the same instance now, whatever is chosen now: what the compiler gained or lost, not the choice. The ratio is
 before / after: above 1 the newer one is faster. Exits with 1 where a ratio is below --least (0.99).
 """
 import argparse
@@ -29,9 +30,11 @@ from harness.workloads import Rotation
 
 
 def key(record):
-    """What both exports call the same launch. Symbols got a prefix in between."""
+    """What both exports call the same launch. Symbols got a prefix in between, and clusters of `gemm` a second extent."""
     shape = tuple(record.get(axis) for axis in "mnk")
-    return (record["kernel"], re.sub("^tile_", "", record["instance"]), record["dtype"], record.get("layout", "nt"), shape)
+    instance = re.sub("^tile_", "", record["instance"])
+    instance = re.sub(r"^(gemm(?:_[a-z]+\d+){2}(?:_\d+){6})((?:_\d+){3}_[a-z_]+)$", r"\1_1\2", instance)
+    return (record["kernel"], instance, record["dtype"], record.get("layout", "nt"), shape)
 
 
 def code(folder, record):
@@ -64,7 +67,9 @@ def pairs(before, after, args):
     chosen_then = {problem(r): r for r in exported.load(before) if is_chosen(r)}
     found = collections.OrderedDict()
     for record in exported.load(after):
-        if not (args.every or is_chosen(record)):
+        if args.same and not is_chosen(old.get(key(record), {})):
+            continue
+        if not (args.every or args.same or is_chosen(record)):
             continue
         if record["dtype"] not in args.dtypes:
             continue
@@ -82,6 +87,7 @@ def main():
     parser.add_argument("--before", required=True)
     parser.add_argument("--after", required=True)
     parser.add_argument("--every", action="store_true")
+    parser.add_argument("--same", action="store_true")
     parser.add_argument("--dtypes", type=listed, default=["f16", "bf16", "f32", "tf32"])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--idle", type=float, default=0.02)

@@ -266,6 +266,13 @@ fn f16_is_appended_and_attended() {
     appends!(f16, f16::from_f32, f16::to_f64, 1.0 / 2048.0, shape, [131, 2, 193], [1, 8], false);
 }
 
+/// One block has more steps than its table has pages of.
+#[test]
+fn more_pages_than_a_block_notes_are_appended_and_attended() {
+    let shape = Shape { heads: 2, key_heads: 1, d: 64, page: 64 };
+    appends!(f16, f16::from_f32, f16::to_f64, 1.0 / 2048.0, shape, [4200], [1], true);
+}
+
 /// Eight parts of one sequence are added in a cluster, those of eight sequences by the last of a sequence's blocks: both give the same bits.
 #[test]
 fn one_sequence_has_the_bits_it_has_among_eight() {

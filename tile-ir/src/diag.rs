@@ -257,7 +257,9 @@ fn labelled_line(source: &Source, primary: Option<&Span>, span: Option<&Span>, l
             let file = &source.text_of(*span).file;
             let shown = primary.map_or(&source.file, |primary| &source.text_of(*primary).file);
             let elsewhere = if file == shown { String::new() } else { format!(" of {file}") };
-            format!("\n  line {}{elsewhere}: `{text}`\n       {label}", span.line)
+            // Of what a macro has made there is no text.
+            let quoted = if text.is_empty() { String::new() } else { format!(": `{text}`") };
+            format!("\n  line {}{elsewhere}{quoted}\n       {label}", span.line)
         }
         None => format!("\n       {label}"),
     }

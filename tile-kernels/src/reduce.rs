@@ -16,7 +16,11 @@ pub fn row_sum<const WARPS: usize>(value: f32, t: usize) -> f32 {
             partial[t / 32] = sum;
         }
         sync_threads();
-        sum = partial[t % WARPS];
+        if WARPS & (WARPS - 1) == 0 {
+            sum = partial[t % WARPS];
+        } else {
+            sum = if t % 32 < WARPS { partial[t % 32] } else { 0.0 };
+        }
         for step in unroll(0..5) {
             if (1 << step) < WARPS {
                 sum += shfl_xor(sum, 1 << step);

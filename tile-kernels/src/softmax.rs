@@ -17,7 +17,6 @@ use tile_runtime::prelude::*;
     ),
     require(N % VEC == 0),
     require(N <= 32 * WARPS * VECS * VEC),
-    stream(x, y),
     pdl(independent = []),
     uses(row_max, row_sum)
 )]

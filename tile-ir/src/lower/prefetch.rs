@@ -6,8 +6,8 @@
 //! of independent ones, into shared memory, the commits of their groups, conditions and loops of nothing else, and the registers that they read. Nothing is moved past
 //! an operation that it depends on:
 //!
-//! - what is read of tensors is, above the wait, independent, and written by no operation that was passed; of arrays, nothing is read above the wait, and behind it
-//!   shared ones that occur in no operation that was passed;
+//! - what is read of tensors is, above the wait, independent, and written by no operation that was passed; of arrays, shared ones are read that occur in no operation
+//!   that was passed;
 //! - registers that are read are never assigned twice, and are declared above or moved as well;
 //! - the shared arrays that are copied to occur in no operation that was passed;
 //! - copies and commits keep their order, and none passes a barrier, another one that stays or a wait for one.
@@ -113,11 +113,11 @@ impl Builder {
             })
     }
 
-    /// Whether it is memory of a tensor as the launch found it, or, behind the wait, of a shared array that no passed operation touches.
+    /// Whether it is memory of a tensor as the launch found it, or of a shared array that no passed operation touches.
     fn reads_early(&self, memory: &Memory, passed: &Passed) -> bool {
         let param = match memory.space {
             Space::Global(param) => param,
-            Space::Shared(shared) => return passed.waited && !passed.shared.contains(&shared),
+            Space::Shared(shared) => return !passed.shared.contains(&shared),
             Space::Local(_) => return false,
         };
         let is_independent = self.program.tensors.iter().any(|t| t.param == param && t.independent);

@@ -48,8 +48,8 @@ pub fn scale_and_rotate<T: Float>(
 /// Of the newest token of each of B sequences: norms and rotates its queries and keys, appends its keys and values to the pages, and
 /// `o = softmax(scale q k^T) v` over all keys of the sequence. `scale` is log2(e) / sqrt(D).
 ///
-/// A block has the queries of one group of heads, at most `ROWS` rows, and one of `SPLITS` parts of the keys that are in the pages. Each of its
-/// `WARPS` warps multiplies all rows with `BN` keys of its own of each step. The block whose part ends with the last of these keys has the
+/// A block has the queries of one group of heads, at most `ROWS` rows, and one of `SPLITS` parts of the keys that are in the pages: every `SPLITS`-th step of
+/// `WARPS * BN` keys. Each of its `WARPS` warps multiplies all rows with `BN` keys of its own of each step. The block that has the last of these keys has the
 /// token's own key too, which it does not read from the page. The warps' results are added at the end, and those of the parts by the last of the
 /// blocks to be done. Pages, tables and weights may be read before the previous kernel is done, which makes `qkv`: so the first
 /// keys and values are under way by then.
@@ -93,27 +93,61 @@ pub fn append_decode<
 ) {
     let [split, head, z] = blocks([SPLITS, HK, B]);
     let [t] = threads([32 * WARPS]);
-    // A warp has several heads at once; a lane has two vectors of 8 of one: of its first half and of its second.
-    let heads = 512 / D;
+    // `D / 16` lanes have a head, each two vectors of 8 of it: of its first half and of its second.
     let lane = t % (D / 16);
-    let slot = t / (D / 16) % heads;
-    let warp = t / 32;
+    let slot = t / (D / 16);
     let group = H / HK;
     let shift = if ROWS == 8 { 3 } else { 4 }; // `r >> shift` is the warp of row `r`
     let step_keys = WARPS * BN;
-    let length = min(lengths.masked([z]) as usize, 1 << 30);
+    let length = min(lengths.masked([z]) as usize, 1 << 29);
     let cached = max(length, 1) - 1; // keys in the pages; the token's position
+    // Every SPLITS-th step is the block's, from number `split` on: so which pages its first steps are in does not depend on the length, and is asked for
+    // beside it.
+    let begin = split * step_keys;
+    let apart_keys = SPLITS * step_keys;
     let steps = ceil_div(cached, step_keys);
-    let share = ceil_div(steps, SPLITS);
-    let begin = split * share;
-    let end = min(begin + share, steps);
+    let turns = min((steps + SPLITS - 1 - split) / SPLITS, (1 << 29) / apart_keys);
+    // The pages of so many steps; the next ones' are read as they are reached.
+    let noted = 16 * WARPS;
+    let mut table = alloc_shared::<u32>([noted]);
+    let page_of_mine = pages.masked([z, (begin + t * apart_keys) / PAGE]);
 
-    let mut q_s = alloc_shared::<T>([ROWS * WARPS, D]); // the rows once for each warp
+    let mut q_s = alloc_shared::<T>([ROWS, D]);
     let mut k_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut v_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut own_key = alloc_shared::<T>([D]);
     let mut own_value = alloc_shared::<T>([D]);
     let mut own_scores = alloc_shared::<f32>([ROWS]);
+    if t < noted {
+        table[t] = page_of_mine;
+    }
+    sync_threads();
+    // The previous kernel is waited for here; the first copies of keys and values are issued before that. Lanes that have a query also make the token's key, which is multiplied with it in f32.
+    let mut ka = alloc_local::<T>([8]);
+    let mut kb = alloc_local::<T>([8]);
+    for x in vectorized(0..8) {
+        ka[x] = qkv[[z, (H + head) * D + lane * 8 + x]];
+    }
+    for x in vectorized(0..8) {
+        kb[x] = qkv[[z, (H + head) * D + D / 2 + lane * 8 + x]];
+    }
+    let mut qa = alloc_local::<T>([8]);
+    let mut qb = alloc_local::<T>([8]);
+    clear(&mut qa);
+    clear(&mut qb);
+    if slot < group {
+        for x in vectorized(0..8) {
+            qa[x] = qkv[[z, (head * group + slot) * D + lane * 8 + x]];
+        }
+        for x in vectorized(0..8) {
+            qb[x] = qkv[[z, (head * group + slot) * D + D / 2 + lane * 8 + x]];
+        }
+    }
+    let column = t * 4 % D;
+    let mut value = alloc_local::<T>([4]);
+    for x in vectorized(0..4) {
+        value[x] = qkv[[z, (H + HK + head) * D + column + x]];
+    }
     let mut c = alloc_local::<f32>([8]);
     let mut s = alloc_local::<f32>([8]);
     for quad in unroll(0..2) {
@@ -141,45 +175,13 @@ pub fn append_decode<
         }
     }
 
-    // Every warp makes the rows for itself, and the token's key, which is multiplied with the rows in f32.
-    let mut ka = alloc_local::<T>([8]);
-    let mut kb = alloc_local::<T>([8]);
-    for x in vectorized(0..8) {
-        ka[x] = qkv[[z, (H + head) * D + lane * 8 + x]];
-    }
-    for x in vectorized(0..8) {
-        kb[x] = qkv[[z, (H + head) * D + D / 2 + lane * 8 + x]];
-    }
-    let mut qa = alloc_local::<T>([ROWS / heads, 8]);
-    let mut qb = alloc_local::<T>([ROWS / heads, 8]);
-    clear(&mut qa);
-    clear(&mut qb);
-    for e in unroll(0..ROWS / heads) {
-        let i = e * heads + slot;
-        if e * heads < group {
-            if i < group {
-                for x in vectorized(0..8) {
-                    qa[[e, x]] = qkv[[z, (head * group + i) * D + lane * 8 + x]];
-                }
-                for x in vectorized(0..8) {
-                    qb[[e, x]] = qkv[[z, (head * group + i) * D + D / 2 + lane * 8 + x]];
-                }
-            }
-        }
-    }
-    let column = t * 4 % D;
-    let mut value = alloc_local::<T>([4]);
-    for x in vectorized(0..4) {
-        value[x] = qkv[[z, (H + HK + head) * D + column + x]];
-    }
-
     let mut k_scale = 1.0f32;
     let k_squares = sum_of_head::<D>(sum_of_squares(&ka, &kb));
     if let Some(_) = k_norm {
         k_scale = rsqrt(k_squares / D as f32 + epsilon);
     }
     scale_and_rotate(&mut ka, &mut kb, &k_weights, &c, &s, k_scale);
-    if warp == 0 && slot == 0 {
+    if slot == 0 {
         for x in vectorized(0..8) {
             own_key[lane * 8 + x] = ka[x];
         }
@@ -192,35 +194,27 @@ pub fn append_decode<
             own_value[column + x] = value[x];
         }
     }
-    for e in unroll(0..ROWS / heads) {
-        let mut a = alloc_local::<T>([8]);
-        let mut b = alloc_local::<T>([8]);
-        for x in unroll(0..8) {
-            a[x] = qa[[e, x]];
-            b[x] = qb[[e, x]];
-        }
-        if e * heads < group {
-            let mut q_scale = 1.0f32;
-            let q_squares = sum_of_head::<D>(sum_of_squares(&a, &b));
-            if let Some(_) = q_norm {
-                q_scale = rsqrt(q_squares / D as f32 + epsilon);
-            }
-            scale_and_rotate(&mut a, &mut b, &q_weights, &c, &s, q_scale);
-            let mut product = 0.0f32;
-            for x in unroll(0..8) {
-                product += a[x].cast::<f32>() * ka[x].cast::<f32>();
-                product += b[x].cast::<f32>() * kb[x].cast::<f32>();
-            }
-            let score = sum_of_head::<D>(product) * scale;
-            if warp == 0 && lane == 0 {
-                own_scores[e * heads + slot] = score;
-            }
+    let mut q_scale = 1.0f32;
+    let q_squares = sum_of_head::<D>(sum_of_squares(&qa, &qb));
+    if let Some(_) = q_norm {
+        q_scale = rsqrt(q_squares / D as f32 + epsilon);
+    }
+    scale_and_rotate(&mut qa, &mut qb, &q_weights, &c, &s, q_scale);
+    let mut product = 0.0f32;
+    for x in unroll(0..8) {
+        product += qa[x].cast::<f32>() * ka[x].cast::<f32>();
+        product += qb[x].cast::<f32>() * kb[x].cast::<f32>();
+    }
+    let score = sum_of_head::<D>(product) * scale;
+    if slot < ROWS {
+        if lane == 0 {
+            own_scores[slot] = score;
         }
         for x in vectorized(0..8) {
-            q_s[[warp * ROWS + e * heads + slot, lane * 8 + x]] = a[x];
+            q_s[[slot, lane * 8 + x]] = qa[x];
         }
         for x in vectorized(0..8) {
-            q_s[[warp * ROWS + e * heads + slot, D / 2 + lane * 8 + x]] = b[x];
+            q_s[[slot, D / 2 + lane * 8 + x]] = qb[x];
         }
     }
 
@@ -234,14 +228,15 @@ pub fn append_decode<
     clear(&mut acc);
     clear(&mut total);
     fill(&mut most, -1e30); // finite: a row may see none of a step's keys
-    for step in pipelined(begin..end, STAGES).schedule(Cooperative) {
-        let page = pages.masked([z, step * step_keys / PAGE]) as usize;
-        copy(k.at([page, head, step * step_keys % PAGE, 0]), &mut k_s);
-        copy(v.at([page, head, step * step_keys % PAGE, 0]), &mut v_s);
+    for turn in pipelined(0..turns, STAGES).schedule(Rolled) {
+        let key = begin + turn * apart_keys;
+        let page = if turn < noted { table[turn] } else { pages.masked([z, key / PAGE]) } as usize;
+        copy(k.at([page, head, key % PAGE, 0]), &mut k_s);
+        copy(v.at([page, head, key % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).grouped().clear();
-        if step * step_keys + step_keys > cached {
+        if key + step_keys > cached {
             for [r, j] in parallel([ROWS * WARPS, BN]) {
-                if step * step_keys + (r >> shift) * BN + j >= cached {
+                if key + (r >> shift) * BN + j >= cached {
                     scores[[r, j]] = f32::NEG_INFINITY;
                 }
             }
@@ -258,9 +253,17 @@ pub fn append_decode<
     let mut counts = alloc_shared::<f32>([WARPS, ROWS]);
     // What the lanes of a warp store at once lies in different banks.
     let mut results = alloc_shared::<f32>([WARPS, ROWS, if ROWS == 8 { D + 4 } else { D + 8 }]);
-    store_warps(&mut most, &mut total, &mut acc, &mut tops, &mut counts, &mut results, group);
-    // The part that ends with the last key in the pages: nobody else reads the page's rows beside the token's.
-    let is_last = length > 0 && split == (max(steps, 1) - 1) / max(share, 1);
+    store_warps(
+        &mut most,
+        &mut total,
+        &mut acc,
+        &mut tops,
+        &mut counts,
+        &mut results,
+        if ROWS == 8 { ROWS } else { group },
+    );
+    // The last key in the pages is the block's: nobody else reads the page's rows beside the token's.
+    let is_last = length > 0 && split == (max(steps, 1) - 1) % SPLITS;
     let apart = 128 * WARPS / D; // rows of the block's threads
     sync_threads();
     if is_last && t * 4 < D {

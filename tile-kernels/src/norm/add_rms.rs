@@ -7,9 +7,10 @@ use tile_runtime::prelude::*;
 /// share rows as in [`rms_norm_rows`](struct@super::rms::rms_norm_rows).
 #[tile_kernel(
     instances(
-        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 8), (4, 2, 1), (8, 2, 1), (16, 2, 1)],
+        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 8), (4, 2, 1), (8, 2, 1), (16, 2, 1), (28, 1, 1)],
         VEC in [8, 4],
-        where VEC * T::BITS == 128
+        where VEC * T::BITS == 128,
+        where WARPS != 28 || VEC == 8
     ),
     require(N % VEC == 0),
     require(N <= 32 * WARPS * VECS * VEC),
