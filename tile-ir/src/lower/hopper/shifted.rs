@@ -8,8 +8,8 @@
 //! the branch of an mbarrier's wait. So an iteration may end with the wait for the next one's tiles, before it waits for `O(j-1)`. That pays
 //! where exponentials take as long as products, which is where `O` has fewer than [`WIDE`] columns, and where the work has a branch of its own, the
 //! mask of a tile; it does not where `O` is wide and the work is one block of instructions, in which ptxas packs some elements while it computes others
-//! (decision 44). The rest of an iteration's work, such as rescaling `O`, is done while the next scores are computed. Where a block has one
-//! tile of fewer columns, neither pays (`docs/hopper.md`): all work is done before the next products.
+//! (decision 44). Where an iteration ends so, the rest of its work, such as rescaling `O`, is done while the next scores are computed, and otherwise before the
+//! next products. Where a block has one tile of fewer columns, neither pays (`docs/hopper.md`).
 //! The left operand of `O(j)` is packed into words in `pack(j)`, which are all of it that lives until the next iteration.
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
 //! accumulator or the fragment that is its next left operand.
@@ -84,7 +84,7 @@ impl<'a> Lowering<'a> {
         // Indices have changed by then, and the first accumulator is being written.
         let indices = super::super::uses::variables(kernel, rest);
         let declares = |stmt: &StmtId| declared(kernel, *stmt).is_some_and(|var| indices.contains(&var));
-        let defers = (is_wide || is_in_loop)
+        let defers = holds
             && !indices.contains(&ring.at.var)
             && !body[..two].iter().any(declares)
             && !rest.iter().any(|stmt| mentions(kernel, *stmt, first.acc));
@@ -167,10 +167,8 @@ impl<'a> Lowering<'a> {
             self.pin(&late);
         }
         self.await_slots(ring, &parts.late);
-        if parts.defers {
-            // Its operands are in registers, which are ordered before it once more: ptxas puts a fence here otherwise, and says so.
-            self.op(OpKind::WgmmaFence);
-        }
+        // Its operands are in registers, which are ordered before it once more: ptxas puts a fence here otherwise, and says so.
+        self.op(OpKind::WgmmaFence);
         self.multiply(roles, second, Some(words));
         self.op(OpKind::WgmmaCommit);
         self.await_products(1, &score);
