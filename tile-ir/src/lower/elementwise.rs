@@ -60,6 +60,22 @@ impl<'a> Lowering<'a> {
         self.mark(marked, Elements::End);
     }
 
+    /// The body for four elements from register `first` on, of a fragment of whose elements each can be lowered by itself.
+    pub(super) fn four_elements(&mut self, layout: Fragment, vars: &'a [VarId], body: &'a [StmtId], first: u32) {
+        let own = vars.iter().copied().collect();
+        let chunk = Chunk { layout, vars, body, own, first: self.int(first.into()), count: 4 };
+        self.element_wise(&chunk, body);
+    }
+
+    /// Whether a body only stores to a fragment, of what fragments hold: its elements may be lowered in any order.
+    pub(super) fn only_stores_to(&self, body: &[StmtId], fragment: BufferId) -> bool {
+        let kernel = self.kernel;
+        let place = |access: AccessId| kernel.accesses[access].place;
+        let is_store = |stmt: &StmtId| matches!(kernel.stmts[*stmt].kind, StmtKind::Store { access, .. } if place(access) == Place::Buffer(fragment));
+        body.iter().all(is_store)
+            && accesses(kernel, body).into_iter().all(|access| self.fragment_at(place(access)).is_some())
+    }
+
     /// The body for all elements, chunk by chunk.
     fn chunks(&mut self, chunk: Chunk<'a>) {
         let Chunk { layout, body, count, .. } = chunk;

@@ -132,6 +132,69 @@ impl Lowering<'_> {
         self.barrier_in_a_loop();
     }
 
+    /// The rows of an accumulator of which a thread has two, side by side: an atom of both, behind what `make` does with the atom's elements, then the next atom. ptxas
+    /// interleaves what stands together.
+    pub(super) fn reduce_side_by_side(
+        &mut self,
+        op: ReduceOp,
+        src: Registers,
+        dst: BufferId,
+        mut make: impl FnMut(&mut Self, u32),
+    ) {
+        let (layout, dtype) = (src.layout, self.program.locals[src.local].dtype);
+        let (rows, across) = (layout.slots(0), layout.across());
+        // The largest and the least are the same in every order.
+        let chunk = if op == ReduceOp::Sum { ATOMS } else { across };
+        let [totals, parts] = ["totals", "parts"].map(|name| self.local(name, dtype, rows));
+        for atom in 0..across {
+            make(self, atom);
+            self.unrolled("i", rows, |l, index| {
+                let first = l.representative(&layout, 0, index);
+                let [a, b] = [0, 1].map(|by| l.get(src.local, first + (atom * 4 + by)));
+                let pair = l.combine(op, a, b);
+                l.gather_at(op, parts, index, pair, atom % chunk == 0);
+                if atom % chunk == chunk - 1 || atom + 1 == across {
+                    let part = l.get(parts, index);
+                    l.gather_at(op, totals, index, part, atom < chunk);
+                }
+            });
+        }
+        let apart = self.fragments[dst].is_some_and(|held| held.layout.is_parts() && held.kept.is_none());
+        let sharers: &[u32] = if apart { &[] } else { &SHARERS[0] };
+        for &mask in sharers {
+            self.unrolled("i", rows, |l, index| {
+                let own = l.get(totals, index);
+                let other = l.butterfly(own, mask);
+                l.gather_at(op, totals, index, other, false);
+            });
+        }
+        self.unrolled("i", rows, |l, index| {
+            let total = l.get(totals, index);
+            if let Some(Registers { local, .. }) = l.fragments[dst] {
+                l.put(local, index, total);
+            }
+        });
+    }
+
+    /// Whether [`Lowering::reduce_side_by_side`] can reduce a fragment.
+    pub(super) fn has_two_rows(&self, src: BufferId, dst: BufferId) -> Option<Registers> {
+        let held = self.fragments[src]?;
+        let layout = held.layout;
+        let is_plain = layout.accumulator_columns() == Some(1) && !layout.is_exchanged() && layout.is_whole();
+        (is_plain && layout.slots(0) == 2 && self.fragments[dst].is_some()).then_some(held)
+    }
+
+    /// `array[index] = value`, or `array[index] = array[index] op value`.
+    fn gather_at(&mut self, op: ReduceOp, array: LocalId, index: ValueId, value: ValueId, first: bool) {
+        let value = if first {
+            value
+        } else {
+            let current = self.get(array, index);
+            self.combine(op, current, value)
+        };
+        self.put(array, index, value);
+    }
+
     /// `total = value`, or `total = total op value`.
     fn gather(&mut self, op: ReduceOp, total: RegId, value: ValueId, first: bool) {
         let value = if first {

@@ -18,6 +18,9 @@ impl Lowering<'_> {
 
     /// The value of an expression.
     pub(super) fn value(&mut self, id: ExprId) -> ValueId {
+        if let Some(value) = self.quotients.get(&id) {
+            return *value;
+        }
         let kernel = self.kernel;
         let Expr { kind, ty, span } = &kernel.exprs[id];
         let outer = std::mem::replace(&mut self.span, *span);

@@ -133,6 +133,8 @@ pub(super) struct Lowering<'a> {
     pub(super) loaded: SecondaryMap<AccessId, Option<LocalId>>,
     /// What threads load for the work on a product while it runs, by the product.
     pub(super) held: BTreeMap<StmtId, Vec<hopper::Held>>,
+    /// Quotients that a producer has computed before the loop that it is in.
+    pub(super) quotients: BTreeMap<ExprId, ValueId>,
     pub(super) loop_depth: u32,
 }
 
@@ -190,6 +192,7 @@ impl<'a> Lowering<'a> {
             slots: SecondaryMap::new(),
             loaded: SecondaryMap::new(),
             held: BTreeMap::new(),
+            quotients: BTreeMap::new(),
             loop_depth: 0,
         }
     }

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! ptxas moves the wait for a product up across whatever does not depend on it, so that `work(j)` begins when `O(j-1)` is done; it moves nothing across
-//! the branch of an mbarrier's wait. So an iteration may end with the wait for the next one's tiles, before it waits for `O(j-1)`. That pays
-//! where exponentials take as long as products, which is where `O` has fewer than [`WIDE`] columns, and where the work has a branch of its own, the
-//! mask of a tile; it does not where `O` is wide and the work is one block of instructions, in which ptxas packs some elements while it computes others
-//! (decision 44). The rest of an iteration's work, such as rescaling `O`, is done while the next scores are computed. Where a block has one
+//! the branch of an mbarrier's wait. So an iteration may end with the wait for the next one's tiles, before it waits for `O(j-1)`. That pays where the work
+//! has a branch of its own, the mask of a tile; it does not where the work is one block of instructions, in which ptxas packs some elements while it computes others
+//! (decision 44). Where `O` has fewer than [`WIDE`] columns exponentials take as long as products: then what ptxas is to interleave of such a block stands together
+//! (decision 51). The rest of an iteration's work, such as rescaling `O`, is done while the next scores are computed. Where a block has one
 //! tile of fewer columns, neither pays (`docs/hopper.md`): all work is done before the next products.
 //! The left operand of `O(j)` is packed into words in `pack(j)`, which are all of it that lives until the next iteration.
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
@@ -42,6 +42,8 @@ struct Parts<'p> {
     rest: &'p [StmtId],
     /// Whether an iteration waits for the next one's tiles before it waits for its second product.
     holds: bool,
+    /// Whether the work is written so that ptxas interleaves what it is made of.
+    interleaves: bool,
     /// Whether the rest is done once the first product of the next iteration is issued.
     defers: bool,
     /// Channels of the first product's operands, and of the second one's.
@@ -77,7 +79,9 @@ impl<'a> Lowering<'a> {
         // converting two elements at once.
         let (work, rest) = between.split_at(free);
         let (is_wide, is_in_loop) = (second.n >= WIDE, is_in_loop(kernel, &kernel.body, ring.at.stmt));
-        let holds = if is_wide { work.iter().any(|s| self.branches_by_tile(ring, *s)) } else { is_in_loop };
+        let branches = work.iter().any(|s| self.branches_by_tile(ring, *s));
+        let holds = branches && (is_wide || is_in_loop);
+        let interleaves = !branches && !is_wide && is_in_loop;
         let made = rest.iter().rposition(|stmt| mentions(kernel, *stmt, second.a.0)).map_or(0, |last| last + 1);
         let made = if is_wide || is_in_loop { made } else { rest.len() };
         let (operand, rest) = rest.split_at(made);
@@ -89,7 +93,22 @@ impl<'a> Lowering<'a> {
             && !body[..two].iter().any(declares)
             && !rest.iter().any(|stmt| mentions(kernel, *stmt, first.acc));
         let (lets, resident) = (&body[..one], roles.left_early(ring.at.stmt));
-        let parts = Parts { at, lets, first, second, words, work, operand, rest, holds, defers, early, late, resident };
+        let parts = Parts {
+            at,
+            lets,
+            first,
+            second,
+            words,
+            work,
+            operand,
+            rest,
+            holds,
+            interleaves,
+            defers,
+            early,
+            late,
+            resident,
+        };
         let cond = self.eval(start.below(end));
         let loops = |l: &mut Self| {
             let reg = l.variable_reg(ring.at.var);
@@ -178,7 +197,11 @@ impl<'a> Lowering<'a> {
         let index = self.variable_value(ring.at.var, ValueType::Index);
         let next = self.eval(index + step);
         self.leave_resident(parts, Some(next));
-        self.block(parts.work);
+        if parts.interleaves {
+            self.interleaved(parts.work)
+        } else {
+            self.block(parts.work)
+        }
         if parts.holds {
             // What threads have made of the scores is made before the branch.
             self.pin(&score);
@@ -187,6 +210,35 @@ impl<'a> Lowering<'a> {
         self.await_products(0, &late);
         self.leave_and_advance(roles, &parts.late);
         self.finish_iteration(parts);
+    }
+
+    /// Work with the rows of its reductions side by side, and a reduction beside the elements that it combines.
+    fn interleaved(&mut self, mut work: &[StmtId]) {
+        let kernel = self.kernel;
+        let reduction = |l: &Self, stmt: Option<&StmtId>| {
+            let StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis: 1 }) = kernel.stmts[*stmt?].kind else {
+                return None;
+            };
+            Some((op, dst, l.has_two_rows(src, dst)?, src))
+        };
+        while let [stmt, rest @ ..] = work {
+            let StmtKind::Parallel { vars, body, .. } = &kernel.stmts[*stmt].kind else {
+                match reduction(self, Some(stmt)) {
+                    Some((op, dst, src, _)) => self.reduce_side_by_side(op, src, dst, |_, _| {}),
+                    None => self.block(&[*stmt]),
+                }
+                work = rest;
+                continue;
+            };
+            let next = reduction(self, rest.first());
+            if let Some((op, dst, held, _)) = next.filter(|(.., src)| self.only_stores_to(body, *src)) {
+                self.reduce_side_by_side(op, held, dst, |l, atom| l.four_elements(held.layout, vars, body, atom * 4));
+                work = &rest[1..];
+            } else {
+                self.block(&[*stmt]);
+                work = rest;
+            }
+        }
     }
 
     /// What threads do once the second product of the iteration before is done.
