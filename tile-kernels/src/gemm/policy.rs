@@ -106,7 +106,7 @@ const H100: Parameters = Parameters {
 /// Fitted to the same 263 products on an H200 and 72 of language models (`bench/results/gemm-choice-fit2-h200.json`), near parameters that were
 /// fitted to 585 before. The choice takes 1.5% longer than the best one in geometric mean over them, 25% at most. Those times are of a device that many instances
 /// in turn had heated, where tiles of 128 x 128 are ahead of 128 x 256 by 3% at 4096^3; in runs with pauses they are 3 to 7% behind (`gemm-h200.json`, `gemm-nn-h200.json`,
-/// and an H200 of 2026-11-27), so the paces of these two, the first and the fourth, were then set apart by hand until large
+/// `gemm-chosen-before-house-h200.json`), so the paces of these two, the first and the fourth, were then set apart by hand until large
 /// products take 128 x 256, as they did before that fit.
 const H200: Parameters = Parameters {
     fixed: 2.596,
