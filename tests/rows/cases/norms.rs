@@ -6,8 +6,20 @@ use tile_kernel_examples::rows as reference;
 use tile_kernels::{norm, softmax::softmax as softmax_of};
 
 /// Rows for every way to share them: a warp's, several warps', and those that are read twice.
-const SHAPES: [[usize; 2]; 11] =
-    [[0, 64], [1, 1], [3, 100], [9, 256], [5, 1000], [3, 1032], [1, 3000], [2, 4096], [2, 6000], [1, 8184], [2, 8200]];
+const SHAPES: [[usize; 2]; 12] = [
+    [0, 64],
+    [1, 1],
+    [3, 100],
+    [9, 256],
+    [5, 1000],
+    [3, 1032],
+    [1, 3000],
+    [2, 4096],
+    [2, 6000],
+    [2, 7000],
+    [1, 8184],
+    [2, 8200],
+];
 
 const EPSILON: f32 = 1e-5;
 

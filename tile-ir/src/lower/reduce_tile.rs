@@ -56,7 +56,7 @@ impl Lowering<'_> {
         let ty = ValueType::Element(dtype);
         // Columns of a warp in eights: of two in an atom of exchanged operands a lane has a column each, where its neighbour has the other of the pair.
         let exchanged = layout.is_exchanged();
-        let apart = self.fragments[dst].is_some_and(|held| held.layout.is_parts() && held.kept.is_none());
+        let apart = self.takes_parts(dst);
         // The largest and the least are the same in every order: pairs meet when the lane's own columns have.
         let is_late = exchanged && !apart && op != ReduceOp::Sum;
         let sharers: &[u32] = match (apart, is_late) {
@@ -159,7 +159,7 @@ impl Lowering<'_> {
                 }
             });
         }
-        let apart = self.fragments[dst].is_some_and(|held| held.layout.is_parts() && held.kept.is_none());
+        let apart = self.takes_parts(dst);
         let sharers: &[u32] = if apart { &[] } else { &SHARERS[0] };
         for &mask in sharers {
             self.unrolled("i", rows, |l, index| {
@@ -176,8 +176,8 @@ impl Lowering<'_> {
         });
     }
 
-    /// Whether [`Lowering::reduce_side_by_side`] can reduce a fragment.
-    pub(super) fn has_two_rows(&self, src: BufferId, dst: BufferId) -> Option<Registers> {
+    /// A fragment that [`Lowering::reduce_side_by_side`] can reduce into `dst`.
+    pub(super) fn two_rows_of(&self, src: BufferId, dst: BufferId) -> Option<Registers> {
         let held = self.fragments[src]?;
         let layout = held.layout;
         let is_plain = layout.accumulator_columns() == Some(1) && !layout.is_exchanged() && layout.is_whole();
@@ -213,6 +213,11 @@ impl Lowering<'_> {
             let other = self.butterfly(value, mask);
             self.gather(op, total, other, false);
         }
+    }
+
+    /// Whether what lanes have of a row stays apart in a reduction's result.
+    fn takes_parts(&self, dst: BufferId) -> bool {
+        self.fragments[dst].is_some_and(|held| held.layout.is_parts() && held.kept.is_none())
     }
 
     /// Stores a row's result, or the thread's part of it.

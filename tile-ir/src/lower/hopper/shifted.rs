@@ -219,7 +219,7 @@ impl<'a> Lowering<'a> {
             let StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis: 1 }) = kernel.stmts[*stmt?].kind else {
                 return None;
             };
-            Some((op, dst, l.has_two_rows(src, dst)?, src))
+            Some((op, dst, l.two_rows_of(src, dst)?, src))
         };
         while let [stmt, rest @ ..] = work {
             let StmtKind::Parallel { vars, body, .. } = &kernel.stmts[*stmt].kind else {
