@@ -1,7 +1,7 @@
 //! Kernels of `tile-kernels` by name: those of rows, and attention.
 
 use crate::call::{Call, Failure};
-use tile_kernels::attention::{Forward, forward};
+use tile_kernels::attention::{Forward, Packed, forward, forward_packed};
 use tile_kernels::embedding::embedding;
 use tile_kernels::{norm, sampling};
 use tile_runtime::interop::Plain;
@@ -49,9 +49,30 @@ pub fn run(kernel: &str, call: &Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Attention of whole sequences; the scalar says whether it is causal.
+/// `q`, `k`, `v`, `o` of attention over whole sequences, or where they have three axes of packed ones, the offsets of queries and keys behind them; sinks last,
+/// where there are any. The scalars: whether it is causal, the keys of a window to the left and to the right (all where less than 0), the soft cap (none
+/// where 0), the most queries of a packed sequence; what is left out is as by default.
 fn attention_of<T: Half + Plain>(call: &Call<'_>) -> Result<(), Failure> {
+    let scalar = |at: usize| call.scalars.get(at).copied();
+    let keys = |at: usize| scalar(at).filter(|keys| *keys >= 0.0).map(|keys| keys as usize);
+    let is_packed = call.views.first().is_some_and(|view| view.rank == 3);
+    let sinks = if is_packed { 6 } else { 4 };
+    let sinks = if call.views.len() > sinks { Some(call.input::<f32, 1>(sinks)?) } else { None };
+    let options = Forward {
+        causal: call.scalar(0)? != 0.0,
+        left: keys(1),
+        right: keys(2),
+        soft_cap: scalar(3).filter(|cap| *cap != 0.0).map(|cap| cap as f32),
+        sinks: sinks.as_deref(),
+        ..Forward::default()
+    };
+    if is_packed {
+        let (q, k, v) = (call.input::<T, 3>(0)?, call.input::<T, 3>(1)?, call.input::<T, 3>(2)?);
+        let (first_query, first_key) = (call.input::<i32, 1>(4)?, call.input::<i32, 1>(5)?);
+        let packed = Packed { first_query: &first_query, first_key: &first_key, most_queries: keys(4) };
+        let mut o = call.output::<T, 3>(3)?;
+        return Ok(forward_packed(call.on, q.view(), k.view(), v.view(), packed, o.view_mut(), options)?);
+    }
     let (q, k, v) = (call.input::<T, 4>(0)?, call.input::<T, 4>(1)?, call.input::<T, 4>(2)?);
-    let options = Forward { causal: call.scalar(0)? != 0.0, ..Forward::default() };
     Ok(forward(call.on, q.view(), k.view(), &v, &mut call.output(3)?, options)?)
 }
