@@ -253,6 +253,13 @@ def mean(values):
     return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
 
 
+def pitch(row):
+    """The greatest of 64, 16, 8 and 1 that divides the elements between rows of both operands."""
+    (a, b), pad = row["layout"], row.get("pad", 0)
+    pitches = (row["m"] if a == "t" else row["k"]) + pad, (row["k"] if b == "t" else row["n"]) + pad
+    return next(step for step in (64, 16, 8, 1) if all(p % step == 0 for p in pitches))
+
+
 def warm(library, found, called):
     """Compiles what will be launched, in parallel: where only calls are measured, that of each shape; else a small product of each type and
     layout by every choice, and of each shape the choices for copies of the operands, which are different ones for each."""
@@ -320,10 +327,13 @@ def main():
         if arguments.out:
             arguments.out.write_text(json.dumps(dict(device=torch.cuda.get_device_name(), seed=arguments.seed, rows=rows), indent=1))
     for family in arguments.families:
-        of = [ratios(row) for row in rows.values() if row["family"] == family]
-        if of:
+        every = [row for row in rows.values() if row["family"] == family]
+        by_pitch = {step: [ratios(row) for row in every if pitch(row) == step] for step in (64, 16, 8, 1)}
+        for title, of in [(family, [ratios(row) for row in every]), *((f"{family}, pitches of {step} elements", of) for step, of in by_pitch.items())]:
+            if not of:
+                continue
             worst = min((r["called"] for r in of if r["called"]), default=None)
-            print(f"{family}: {len(of)} shapes, called {mean(r['called'] for r in of):.3f} (worst {worst}), "
+            print(f"{title}: {len(of)} shapes, called {mean(r['called'] for r in of):.3f} (worst {worst}), "
                   f"dependent {mean(r['dependent'] for r in of):.3f}, best {mean(r['best'] for r in of):.3f}, "
                   f"regret {mean(1 + r['regret'] for r in of if r['regret'] is not None) - 1:.3f}")
 

@@ -32,7 +32,8 @@ impl Random {
 }
 
 fn setting(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+    let Ok(value) = std::env::var(name) else { return default };
+    value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number"))
 }
 
 /// The first, a middle and the last instance, and one whose clusters share along two axes.
