@@ -4,7 +4,7 @@
 use super::slots;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::parts::{StmtPart, each};
-use crate::ir::pipeline::{By, Leading, Moving, Split, is_global_load, is_index, split};
+use crate::ir::pipeline::{By, Leading, Moving, Split, is_address, is_global_load, is_index, split};
 use crate::ir::{Buffer, BufferId, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, TileOp, VarId, VarKind};
 
 /// Reports pipelined loops that cannot be.
@@ -63,8 +63,16 @@ fn one(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>
     }
     if loads == 0 {
         let message = "the loop has no loads to issue ahead";
-        let help = "begin the body with statements that only fill arrays, allocated before the loop, from `&` \
-                    tensors; or use `serial(a..b)`";
+        let reads_its_place = |stmt: &StmtId| {
+            matches!(&kernel.stmts[*stmt].kind, StmtKind::Tile(TileOp::Copy { src, .. })
+                if src.start.iter().any(|at| !is_address(kernel, *at)) && src.start.iter().all(|at| is_index(kernel, var, *at)))
+        };
+        let help = if body.first().is_some_and(reads_its_place) {
+            "give what the coordinate reads from shared memory a name before the copy, by a let, and use the name there"
+        } else {
+            "begin the body with statements that only fill arrays, allocated before the loop, from `&` tensors; or use \
+             `serial(a..b)`"
+        };
         let mut diagnostic = Diagnostic::new(Code::PLACEMENT, span, message).help(help);
         if let Some(&first) = body.first() {
             diagnostic = diagnostic.label(kernel.stmts[first].span, "its body begins with this");
@@ -221,6 +229,35 @@ mod tests {
             "#]],
         );
         check(&looped("shared", FILL, ""), expect![[""]]);
+    }
+
+    /// A copy whose row is an element of a shared array: legal behind a `let`, which the help says.
+    #[test]
+    fn a_coordinate_from_shared_memory() {
+        let gathered = |body: &str| {
+            parsed(&format!(
+                "kernel k(w: &Tensor<f32, (N, K)>, rows: &Tensor<u32, (L,)>) {{
+                    let [bx] = blocks([N]);
+                    let [t] = threads([32]);
+                    let mut table = alloc_shared::<u32>([32]);
+                    let mut tile = alloc_shared::<f32>([1, 128]);
+                    table[t] = rows.masked([t]);
+                    sync_threads();
+                    for i in pipelined(0..32, 2) {{
+                        {body}
+                    }}
+                }}"
+            ))
+        };
+        check(&gathered("let row: usize = table[i].cast::<usize>(); copy(w.at([row, 0]), &mut tile);"), expect![[""]]);
+        check(
+            &gathered("copy(w.at([table[i].cast::<usize>(), 0]), &mut tile);"),
+            expect![[r#"
+            [TK0804] the loop has no loads to issue ahead
+              label: its body begins with this
+              help: give what the coordinate reads from shared memory a name before the copy, by a let, and use the name there
+        "#]],
+        );
     }
 
     /// How often a loop among the loads goes round may be made of a specialised dim.
