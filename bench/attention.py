@@ -8,9 +8,10 @@ usage: attention.py LIBRARY [--out FILE.json] [--random N --seed S | --options] 
 
 The shapes are those of the FlashAttention-3 paper (16,384 tokens, 2,048 elements of all heads) in bf16, or N random ones: heads, groups,
 lengths from 17 to 30,000, causal or not, a quarter of them packed sequences of different length; or (`--options`) windows, soft caps, sinks and
-other heads, beside flex_attention (which has no sinks) and beside cuDNN without the option. Of packed sequences "a call each" is one call of cuDNN a sequence. Every result is checked beside float32 before anything is timed. The method is that of
+other heads, beside flex_attention (which has no sinks) and beside cuDNN without the option. Of packed sequences "a call each" is one call of
+cuDNN a sequence. Every result but cuDNN's without the option is checked beside float32 before anything is timed. The method is that of
 harness/method.py: graphs that rotate over buffers, in random order, medians over rounds; `--sustained` adds blocks of half a second. TFLOP/s
-count 4 B H M N D operations, and of a causal product those of the keys that are seen. `ATTENTION_PEERS` may name a Python file with more
+count 2 (D + DV) operations for each key that a query of a head sees. `ATTENTION_PEERS` may name a Python file with more
 contenders: its `contenders(q, k, v, o, causal)` returns calls that write `o`, by name. `--seconds` begins no shape after so many. `--device
 cpu` only checks, small shapes on our simulator.
 """

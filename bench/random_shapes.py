@@ -328,8 +328,9 @@ def main():
             arguments.out.write_text(json.dumps(dict(device=torch.cuda.get_device_name(), seed=arguments.seed, rows=rows), indent=1))
     for family in arguments.families:
         every = [row for row in rows.values() if row["family"] == family]
-        by_pitch = {step: [ratios(row) for row in every if pitch(row) == step] for step in (64, 16, 8, 1)}
-        for title, of in [(family, [ratios(row) for row in every]), *((f"{family}, pitches of {step} elements", of) for step, of in by_pitch.items())]:
+        groups = {family: every} | {f"{family}, pitches of {step} elements": [row for row in every if pitch(row) == step] for step in (64, 16, 8, 1)}
+        for title, some in groups.items():
+            of = [ratios(row) for row in some]
             if not of:
                 continue
             worst = min((r["called"] for r in of if r["called"]), default=None)

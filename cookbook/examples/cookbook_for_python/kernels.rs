@@ -56,8 +56,8 @@ fn attention_of<T: Half + Plain>(call: &Call<'_>) -> Result<(), Failure> {
     let scalar = |at: usize| call.scalars.get(at).copied();
     let keys = |at: usize| scalar(at).filter(|keys| *keys >= 0.0).map(|keys| keys as usize);
     let is_packed = call.views.first().is_some_and(|view| view.rank == 3);
-    let sinks = if is_packed { 6 } else { 4 };
-    let sinks = if call.views.len() > sinks { Some(call.input::<f32, 1>(sinks)?) } else { None };
+    let last = if is_packed { 6 } else { 4 };
+    let sinks = if call.views.len() > last { Some(call.input::<f32, 1>(last)?) } else { None };
     let options = Forward {
         causal: call.scalar(0)? != 0.0,
         left: keys(1),
