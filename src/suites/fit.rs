@@ -18,6 +18,11 @@ pub trait Model: Sized + Sync {
     /// us that a launch is expected to take.
     fn us(&self, work: &Self::Work) -> f64;
 
+    /// What launches are chosen by: the least of it is taken.
+    fn compared(&self, work: &Self::Work) -> f64 {
+        self.us(work)
+    }
+
     /// The parameters in one row. All are positive.
     fn to_row(&self) -> Vec<f64>;
 
@@ -69,6 +74,10 @@ impl Model for gemm::model::Parameters {
 
     fn us(&self, work: &Self::Work) -> f64 {
         work.us(self)
+    }
+
+    fn compared(&self, work: &Self::Work) -> f64 {
+        work.compared(self.us(work))
     }
 
     fn to_row(&self) -> Vec<f64> {
@@ -158,7 +167,7 @@ impl<W: Copy> Row<W> {
 
     /// The candidate that the parameters choose, of those that were timed.
     fn chosen(&self, parameters: &impl Model<Work = W>) -> Option<&Entry<W>> {
-        let timed = self.entries.iter().map(|entry| (parameters.us(&entry.work), entry));
+        let timed = self.entries.iter().map(|entry| (parameters.compared(&entry.work), entry));
         timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, entry)| entry)
     }
 
@@ -170,7 +179,7 @@ impl<W: Copy> Row<W> {
     /// Whether the parameters choose a candidate that was not timed.
     pub fn is_untimed(&self, parameters: &impl Model<Work = W>) -> bool {
         let least =
-            |works: &mut dyn Iterator<Item = &W>| works.map(|work| parameters.us(work)).fold(f64::NAN, f64::min);
+            |works: &mut dyn Iterator<Item = &W>| works.map(|work| parameters.compared(work)).fold(f64::NAN, f64::min);
         least(&mut self.untimed.iter()) < least(&mut self.entries.iter().map(|entry| &entry.work))
     }
 

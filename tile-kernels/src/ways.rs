@@ -9,9 +9,9 @@ const BOTH: usize = 4;
 
 /// What is tried of `ranked`, which are choices with the us expected of each, the one that a call takes first; with whether its launch may
 /// start before the previous one is done. The call's own way is the first; where launches `may` not start early, none does.
-pub(crate) fn ways<C: Copy>(ranked: &[(C, f64)], may: bool, is_early: impl Fn(f64) -> bool) -> Vec<(C, bool)> {
+pub(crate) fn ways<C: Copy>(ranked: &[(C, f64)], may: bool, is_early: impl Fn(&C, f64) -> bool) -> Vec<(C, bool)> {
     let limit = ranked.first().map_or(0.0, |(_, us)| us * NEARLY);
-    let tried = || ranked.iter().take(MOST).filter(|(_, us)| *us <= limit).map(|(c, us)| (*c, may && is_early(*us)));
+    let tried = || ranked.iter().take(MOST).filter(|(_, us)| *us <= limit).map(|(c, us)| (*c, may && is_early(c, *us)));
     let others = tried().take(BOTH).filter(|_| may).map(|(choice, early)| (choice, !early));
     tried().chain(others).collect()
 }
@@ -23,14 +23,14 @@ mod tests {
     #[test]
     fn the_calls_own_way_is_the_first() {
         let ranked: Vec<(usize, f64)> = (0..40).map(|i| (i, 10.0 + i as f64)).collect();
-        let found = ways(&ranked, true, |us| us < 12.0);
+        let found = ways(&ranked, true, |_, us| us < 12.0);
         // Up to 15 us: 6 of them, and the other form of four.
         let plain: Vec<_> = (0..6).map(|i| (i, i < 2)).collect();
         assert_eq!(found[..6], plain);
         assert_eq!(found[6..], [(0, false), (1, false), (2, true), (3, true)]);
-        assert_eq!(ways(&ranked, false, |_| true), (0..6).map(|i| (i, false)).collect::<Vec<_>>());
+        assert_eq!(ways(&ranked, false, |_, _| true), (0..6).map(|i| (i, false)).collect::<Vec<_>>());
         let alike: Vec<(usize, f64)> = (0..40).map(|i| (i, 10.0)).collect();
-        assert_eq!(ways(&alike, false, |_| true).len(), MOST);
-        assert_eq!(ways::<usize>(&[], true, |_| true), []);
+        assert_eq!(ways(&alike, false, |_, _| true).len(), MOST);
+        assert_eq!(ways::<usize>(&[], true, |_, _| true), []);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::copied::{Copied, Operands, Speed};
 use super::kernel::{self, GemmParams};
-use super::model::{Parameters, Work};
+use super::model::{ALONE, Parameters, Work};
 use super::pack::Packs;
 use super::parts::{self, Parts};
 use super::policy::Policy;
@@ -107,7 +107,8 @@ impl Choice {
     pub fn on(policy: Policy, [m, n, k]: [i64; 3], stored: [bool; 2]) -> Choice {
         let mut fastest = (Choice::default(), f64::INFINITY);
         for choice in Choice::candidates(m, n, k, stored) {
-            let us = choice.work([m, n, k], stored).us(policy.parameters());
+            let work = choice.work([m, n, k], stored);
+            let us = work.compared(work.us(policy.parameters()));
             if us < fastest.1 {
                 fastest = (choice, us);
             }
@@ -185,6 +186,23 @@ impl Choice {
                 Copied { shape, tile, step, stages, slots: 1, bytes, counted: false, speed }.us()
             }
         }
+    }
+
+    /// What a launch by this choice for operands of a kind does; none where it is not modelled by [`Work`].
+    fn modelled(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> Option<Work> {
+        let is_fetched = matches!(operands, Operands::Fetched | Operands::Tf32 { fetched: true });
+        let is_one = self.parts.is_none() && self.packs == [None; 2];
+        (is_fetched && is_one).then(|| self.work(shape, stored))
+    }
+
+    /// Whether a launch by this choice that takes so many us gains by starting before the previous one is done.
+    pub(super) fn starts_early(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2], us: f64) -> bool {
+        self.modelled(operands, shape, stored).map_or(us < ALONE, |work| work.starts_early(us))
+    }
+
+    /// What choices are compared by: see [`Work::compared`].
+    pub(super) fn compared(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2], us: f64) -> f64 {
+        self.modelled(operands, shape, stored).map_or(us, |work| work.compared(us))
     }
 
     /// What a launch by this choice does, of operands that TMA fetches.

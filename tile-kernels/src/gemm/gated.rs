@@ -5,9 +5,9 @@
 //! thread's registers: neither of them is stored. Beside a product of all columns and [`swiglu`](crate::swiglu::swiglu) of the result, that
 //! saves a launch and the sums' way through memory, and the sums are not rounded to the type of `y` before they are multiplied.
 
+use super::extents;
 use super::model::Work;
 use super::policy::Policy;
-use super::{early, extents};
 use crate::swiglu::silu;
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, Place, Target, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
@@ -89,18 +89,21 @@ pub const TILES: [Tile; 9] = [
     (128, 128, 64, 4, 256, 2),
 ];
 
-/// The instance for `m` rows, `n` columns of the result and a depth of `k`, and the us expected of it: as long as one product of both
-/// halves would take by tiles of twice as many columns.
-fn fastest(policy: Policy, m: i64, n: i64, k: i64) -> (Tile, f64) {
-    let us = |(rows, cols, step, stages, threads, cy): Tile| {
-        let [depth, threads, cy] = [step * stages, threads, cy].map(|size| size as i64);
-        let (shape, stored) = ([m, n.saturating_mul(2), k], [false, true]);
-        let (tile, cluster) = ([rows, 2 * cols], [1, cy]);
-        Work { shape, stored, tile, depth, threads, cluster, parts: 1, slots: 1, instance: None }
-            .us(policy.parameters())
-    };
-    let timed = TILES.map(|tile| (tile, us(tile)));
-    timed.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((TILES[0], 0.0))
+/// What a launch by a tile does: one product of both halves, by tiles of twice as many columns.
+fn work((rows, cols, step, stages, threads, cy): Tile, [m, n, k]: [i64; 3]) -> Work {
+    let [depth, threads, cy] = [step * stages, threads, cy].map(|size| size as i64);
+    let (shape, stored) = ([m, n.saturating_mul(2), k], [false, true]);
+    let (tile, cluster) = ([rows, 2 * cols], [1, cy]);
+    Work { shape, stored, tile, depth, threads, cluster, parts: 1, slots: 1, instance: None }
+}
+
+/// The instance for rows, columns of the result and a depth, and whether its launch may start before the previous one is done.
+fn fastest(policy: Policy, shape: [i64; 3]) -> (Tile, bool) {
+    let timed = TILES.map(|tile| (tile, work(tile, shape).us(policy.parameters())));
+    let compared = |(tile, us): &(Tile, f64)| work(*tile, shape).compared(*us);
+    let fastest = timed.into_iter().min_by(|a, b| compared(a).total_cmp(&compared(b)));
+    let (tile, us) = fastest.unwrap_or((TILES[0], 0.0));
+    (tile, work(tile, shape).starts_early(us))
 }
 
 /// Whether [`gated`] takes operands of this type with rows of `k` elements that lie side by side, on a device: f16 and bf16 on one of compute
@@ -124,17 +127,16 @@ pub fn gated<T: Float>(
     w: impl TensorInput<T, 2>,
     mut y: impl TensorOutput<T, 2>,
 ) -> Result<(), LaunchError> {
-    let (tile, us) = match (x.argument(), y.argument()) {
+    let (tile, early) = match (x.argument(), y.argument()) {
         (Argument::Tensor(x), Argument::Tensor(y)) => {
             let ([m, k], [_, n]) = (extents(&x), extents(&y));
-            fastest(Policy::of(on.device()), m, n, k)
+            fastest(Policy::of(on.device()), [m, n, k])
         }
         // The launch refuses what is no tensor.
-        _ => (TILES[0], 0.0),
+        _ => (TILES[0], true),
     };
-    // A long launch loses more by what starts beside it than it gains by its own early start.
     let place = Place::of(on);
-    let place = if us < early(on.device()) { place } else { place.in_order() };
+    let place = if early { place } else { place.in_order() };
     gated_by(&place, tile, x, w, y)
 }
 

@@ -38,7 +38,7 @@ use std::cell::RefCell;
 use tile_runtime::kernel::{
     Argument, Class, Definition, LaunchOn, Place, Target, TensorInput, TensorOutput, TensorRef,
 };
-use tile_runtime::{Device, Element, Error, LaunchError, Tensor, TensorView, f16};
+use tile_runtime::{Element, Error, LaunchError, Tensor, TensorView, f16};
 
 /// What is done with the product.
 #[derive(Clone, Copy, Debug)]
@@ -167,16 +167,10 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
     mut c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    let (choice, us) = choice(on, [a.argument(), b.argument(), c.argument()], options);
-    // A long launch loses more by what starts beside it than it gains by its own early start.
+    let (choice, early) = choice(on, [a.argument(), b.argument(), c.argument()], options);
     let place = Place::of(on);
-    let place = if us < early(on.device()) { place } else { place.in_order() };
+    let place = if early { place } else { place.in_order() };
     launch(&place, &Place::of(on), choice, a, b, c, options)
-}
-
-/// The expected us from which on launches start when the previous kernel is done.
-fn early(device: &Device) -> f64 {
-    Policy::of(device).parameters().early
 }
 
 /// Launches what a choice says. `copied`: where a product of copies of the operands is launched, which has nothing but these copies in front of
@@ -347,8 +341,14 @@ impl Problem {
         let Problem { policy, shape, stored, operands, splits, .. } = self;
         let legal = Choice::of_operands(operands, shape, stored, splits);
         let timed = legal.map(|choice| (choice, choice.us(operands, shape, stored, policy.parameters())));
-        let fastest = timed.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Choice::default(), 0.0));
+        let compared = |(choice, us): &(Choice, f64)| choice.compared(operands, shape, stored, *us);
+        let fastest = timed.min_by(|a, b| compared(a).total_cmp(&compared(b))).unwrap_or((Choice::default(), 0.0));
         self.packed().into_iter().next().filter(|(_, us)| *us < PACKED * fastest.1).unwrap_or(fastest)
+    }
+
+    /// Whether a launch by a choice that takes so many us gains by starting before the previous one is done.
+    fn starts_early(self, choice: &Choice, us: f64) -> bool {
+        choice.starts_early(self.operands, self.shape, self.stored, us)
     }
 
     /// [`Problem::fastest`], remembered by the thread.
@@ -452,9 +452,12 @@ fn piece(operands: [&TensorRef<'_>; 2]) -> i64 {
     [16, 8, 4].into_iter().find(fits).unwrap_or(2)
 }
 
-/// The instance for operands and a result, and the us expected of it; 0 where nothing is expected.
-fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> (Choice, f64) {
-    asked(on, tensors, options).map_or((Choice::default(), 0.0), Problem::choice)
+/// The instance for operands and a result, and whether its launch may start before the previous one is done.
+fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> (Choice, bool) {
+    asked(on, tensors, options).map_or((Choice::default(), true), |problem| {
+        let (choice, us) = problem.choice();
+        (choice, problem.starts_early(&choice, us))
+    })
 }
 
 /// What there is to choose from, by the time expected.

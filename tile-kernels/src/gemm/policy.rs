@@ -58,7 +58,7 @@ impl FromStr for Policy {
 /// Fitted to 263 products in bf16 on an H100 (`bench/results/gemm-choice-fit-h100.json`) and 64 of language models
 /// (`gemm-choice-models-h100.json`), near parameters that were fitted to 204 before. The choice takes 1.6% longer than the best one in geometric
 /// mean over the first, 40% at most, 0.9% and 5.5% over the products of models; on 50 shapes of other seeds (`gemm-choice-heldout-h100.json`, by
-/// the instances of before) 3.2%, 36% at most. `early` is where launches before the previous one's end cease to gain.
+/// the instances of before) 3.2%, 36% at most.
 const H100: Parameters = Parameters {
     fixed: 2.549,
     gather: 0.02621,
@@ -100,7 +100,6 @@ const H100: Parameters = Parameters {
         0.9284, 1.081, 1.033, 1.07, 0.9477, 1.012, 0.9807, 1.043, 0.8408, 1.046, 1.077, 1.101, 1.241, 1.126, 1.102,
         1.126, 1.011,
     ],
-    early: 22.0,
 };
 
 /// Fitted to the same 263 products on an H200 and 72 of language models (`bench/results/gemm-choice-fit2-h200.json`), near parameters that were
@@ -149,7 +148,6 @@ const H200: Parameters = Parameters {
         0.9905, 0.9415, 1.033, 1.022, 1.025, 0.9734, 1.011, 0.9736, 1.054, 0.8957, 0.9355, 1.062, 1.13, 1.191, 1.124,
         1.253, 1.164, 1.043,
     ],
-    early: 22.0,
 };
 
 #[cfg(test)]

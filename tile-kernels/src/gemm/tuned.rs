@@ -1,6 +1,6 @@
 //! [`gemm`](super::gemm) by the way that was measured to be the fastest.
 
-use super::{Choice, Gemm, GemmElement, early, kernel, launch, pack, parts, ranked, split, tf32};
+use super::{Choice, Gemm, GemmElement, asked, kernel, launch, pack, parts, ranked, split, tf32};
 use crate::ways::ways;
 use tile_runtime::kernel::{Definition, LaunchOn, Place, TensorInput, TensorOutput};
 use tile_runtime::tuner::{Tensors, TuneOptions, TuneReport, Way, WaysOf, tune_ways};
@@ -66,8 +66,9 @@ pub fn tuned<T: GemmElement<C>, C: Element>(
     tuning: &TuneOptions,
 ) -> Result<(Tuned, TuneReport), Error> {
     let arguments = [a.argument(), b.argument(), c.argument()];
-    let limit = early(device);
-    let found = ways(&ranked(device, arguments, options), device.dependent_launch(), |us| us < limit);
+    let problem = asked(device, arguments, options);
+    let starts_early = |choice: &Choice, us| problem.is_none_or(|problem| problem.starts_early(choice, us));
+    let found = ways(&ranked(device, arguments, options), device.dependent_launch(), starts_early);
     let way = |(choice, early): &(Choice, bool)| {
         let found = Tuned { choice: *choice, early: *early };
         let launch = move |place: &Place<'_>, tensors: &mut Tensors<'_>| {

@@ -65,7 +65,7 @@ pub fn tuned<T: GemvElement>(
     tuning: &TuneOptions,
 ) -> Result<(Tuned, TuneReport), Error> {
     let arguments = [w.argument(), x.argument(), y.argument()];
-    let found = ways(&ranked(device, arguments), device.dependent_launch(), |_| true);
+    let found = ways(&ranked(device, arguments), device.dependent_launch(), |_, _| true);
     let way = |(choice, early): &(Choice, bool)| {
         let found = Tuned { choice: *choice, early: *early };
         let launch = move |place: &Place<'_>, tensors: &mut Tensors<'_>| {
