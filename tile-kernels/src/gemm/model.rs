@@ -236,7 +236,7 @@ impl Work {
     /// Blocks that run at once. Those that take tile after tile are no more than the waves need, rounded up to fours
     /// (`tile_ir::lower::raster`); of the others as many begin as there is room for.
     fn working(&self) -> i64 {
-        let together = (self.cluster[0] * self.cluster[1] * self.parts).max(1);
+        let together = self.together().max(1);
         let (blocks, room) = (self.blocks().max(1), at_once(together));
         if self.is_split() {
             return blocks.min(room);
@@ -253,17 +253,28 @@ impl Work {
     /// and fetch what is theirs alone meanwhile. Where multiprocessors are idle they begin long before their operand is made, and the blocks of a launch
     /// run at different times: what several of them read of `b` comes from memory several times.
     pub fn starts_early(&self, us: f64) -> bool {
-        let ([m, ..], [rows, _], [cx, cy]) = (self.shape, self.tile, self.cluster);
-        let (blocks, room) = (self.blocks().max(1), at_once(cx * cy * self.parts));
-        let last = if self.is_split() { blocks - (up(blocks, room) - 1) * room } else { self.working() };
-        let is_alone = cx * cy * self.parts == 1;
-        let is_read_once = up(up(m, rows), cy) <= 1;
-        us < SHORT || is_read_once && (last >= FULL || is_alone && us < ALONE)
+        let ([m, ..], [rows, _]) = (self.shape, self.tile);
+        let is_read_once = up(up(m, rows), self.cluster[1]) <= 1;
+        us < SHORT || is_read_once && (self.fills() || self.together() == 1 && us < ALONE)
     }
 
-    /// What launches are compared by: the us of one, less what it gains for sure where it may start before the previous one is done.
+    /// What launches are compared by: the us of one, less what it gains for sure by starting before the previous one is done. Of longer launches
+    /// the blocks of a cluster gain nothing for sure: they begin together, behind the last block of another kernel on any of their multiprocessors.
     pub fn compared(&self, us: f64) -> f64 {
-        if self.starts_early(us) { us - GAINED } else { us }
+        let gains = us < SHORT || self.starts_early(us) && self.fills() && self.together() == 1;
+        if gains { us - GAINED } else { us }
+    }
+
+    /// Whether the last of its waves leaves no multiprocessors idle.
+    fn fills(&self) -> bool {
+        let (blocks, room) = (self.blocks().max(1), at_once(self.together()));
+        let last = if self.is_split() { blocks - (up(blocks, room) - 1) * room } else { self.working() };
+        last >= FULL
+    }
+
+    /// Blocks of a cluster.
+    fn together(&self) -> i64 {
+        self.cluster[0] * self.cluster[1] * self.parts
     }
 
     fn is_split(&self) -> bool {
@@ -274,7 +285,7 @@ impl Work {
     fn groups(&self) -> (i64, i64, f64) {
         let ([m, n, _], [rows, cols]) = (self.shape, self.tile);
         let (high, wide) = (up(m, rows).max(1), up(n, cols).max(1));
-        let together = self.cluster[0] * self.cluster[1] * self.parts;
+        let together = self.together();
         let room = at_once(together) as f64 / (self.parts * self.slots).max(1) as f64;
         // Where K is split, tiles are taken row after row.
         let panel = if self.is_split() { (room as i64 / wide).max(1) } else { panel(self.tile, m) }.min(high);
@@ -340,7 +351,7 @@ impl Work {
     /// us that the launch is expected to take.
     pub fn us(&self, p: &Parameters) -> f64 {
         let ([m, n, k], [rows, cols]) = (self.shape, self.tile);
-        let together = self.cluster[0] * self.cluster[1] * self.parts;
+        let together = self.together();
         let (blocks, room) = (self.blocks().max(1), at_once(together));
         let (working, waves) = (self.working() as f64, up(blocks, room));
         let part = |working: f64| p.last + (1.0 - p.last) * working / MULTIPROCESSORS as f64;
