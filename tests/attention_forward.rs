@@ -2,6 +2,8 @@
 //! both ways that heads lie in memory.
 
 use tile_kernel_examples::devices::devices;
+use tile_kernels::attention::causal_kernel::{self, CausalParams};
+use tile_kernels::attention::forward_kernel::{self, ForwardParams};
 use tile_kernels::attention::{Forward, Packed, forward, forward_packed};
 use tile_runtime::prelude::*;
 
@@ -165,6 +167,33 @@ fn ragged_shapes_with_heads_of_64() {
 fn ragged_shapes_with_heads_of_128() {
     agrees(case([1, 1, 1, 130, 300], 128));
     agrees(case([1, 4, 2, 17, 129], 128));
+}
+
+/// Tiles of 128 rows and of 192 give a row the same bits, so that a call may take those that fill a device.
+#[test]
+fn rows_of_a_tile_do_not_change_bits() {
+    let (m, n) = (197, 331);
+    let scale = |d: usize| std::f32::consts::LOG2_E / (d as f32).sqrt();
+    for device in devices() {
+        for (d, columns) in [(64, 128), (128, 80)] {
+            let [q, k, v] = [half(2 * m * d, 5), half(n * d, 6), half(n * d, 7)];
+            let q = device.tensor(&q, [1, 2, m, d]).unwrap();
+            let [k, v] = [k, v].map(|x| device.tensor(&x, [1, 1, n, d]).unwrap());
+            let results = [128, 192].map(|rows| {
+                let threads = 2 * rows;
+                let [mut plain, mut masked] =
+                    [(); 2].map(|()| device.tensor(&vec![f16::NAN; 2 * m * d], [1, 2, m, d]).unwrap());
+                let params = ForwardParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads };
+                let kernel = forward_kernel::forward::<f16>::instance(&device, params).unwrap();
+                kernel.launch(&q, &k, &v, &mut plain, None, scale(d), 2).unwrap();
+                let params = CausalParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads };
+                let kernel = causal_kernel::causal::<f16>::instance(&device, params).unwrap();
+                kernel.launch(&q, &k, &v, &mut masked, None, scale(d), 2, n - m).unwrap();
+                [plain, masked].map(|x| x.to_vec().unwrap().into_iter().map(f16::to_bits).collect::<Vec<_>>())
+            });
+            assert!(results[0] == results[1], "{device}: heads of {d}");
+        }
+    }
 }
 
 /// Heads of 128 keep a row's maximum until it has grown 2^8 times, and a warp none of whose rows has multiplies nothing.

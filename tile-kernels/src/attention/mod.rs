@@ -98,6 +98,18 @@ const fn fills_three_warpgroups(queries: usize) -> bool {
     queries.div_ceil(192) * 192 * 9 <= queries.div_ceil(128) * 128 * 10
 }
 
+/// Whether tiles of 192 rows of `heads` heads, those of all sequences, leave so many multiprocessors without a tile that tiles of 128 rows are faster, though a row of theirs takes
+/// longer. Steps have as many keys either way, so a row's bits are the same. Of a causal mask the longest tile is what few heads wait for.
+const fn leaves_multiprocessors_idle(heads: usize, queries: usize, causal: bool) -> bool {
+    if causal {
+        return heads.saturating_mul(queries) < 160 * 2 * MULTIPROCESSORS;
+    }
+    let [tall, low] = [queries.div_ceil(192), queries.div_ceil(128)];
+    let waves =
+        [heads.saturating_mul(tall).div_ceil(MULTIPROCESSORS), heads.saturating_mul(low).div_ceil(MULTIPROCESSORS)];
+    waves[1].saturating_mul(128 * 6) < waves[0].saturating_mul(192 * 5)
+}
+
 /// Queries of a tile of [`forward_packed`].
 const PACKED_ROWS: usize = 128;
 
@@ -480,7 +492,7 @@ pub fn forward<T: Half>(
     options: Forward<'_>,
 ) -> Result<(), Error> {
     const NAME: &str = "attention::forward";
-    let ([_, heads, queries, d], [_, key_heads, keys, _]) = (q.shape(), k.shape());
+    let ([batch, heads, queries, d], [_, key_heads, keys, _]) = (q.shape(), k.shape());
     let [.., dv] = shape::<4>(&v.argument());
     let Scalars { scale, inner, left, right } = options.scalars(NAME, d)?;
     let (group, past) = (heads / key_heads.max(1), keys.saturating_sub(queries));
@@ -488,10 +500,11 @@ pub fn forward<T: Half>(
     if options.is_plain() && keys >= if causal { queries.max(1) } else { 1 } {
         let is_hopper = on.device().supports(Target::Sm90a);
         let many = if causal { THREE_WARPGROUPS_CAUSAL } else { THREE_WARPGROUPS };
+        let is_idle = is_hopper && leaves_multiprocessors_idle(batch.saturating_mul(heads), queries, causal);
         let (rows, columns) = match (d, dv) {
-            (64, 64) if causal && is_hopper && queries >= THREE_WARPGROUPS_CAUSAL_64 => (192, 128),
-            (64, 64) if !causal && (!is_hopper || fills_three_warpgroups(queries)) => (192, 128),
-            (128, 128) if queries >= many && is_hopper => (192, 80),
+            (64, 64) if causal && is_hopper && queries >= THREE_WARPGROUPS_CAUSAL_64 && !is_idle => (192, 128),
+            (64, 64) if !causal && (!is_hopper || fills_three_warpgroups(queries)) && !is_idle => (192, 128),
+            (128, 128) if queries >= many && is_hopper => (if is_idle { 128 } else { 192 }, 80),
             (64, 64) | (96, 96) | (128, 128) => (128, 128),
             (192, 128) => (128, 112),
             (256, 256) => (128, 64),
