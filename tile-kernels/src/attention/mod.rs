@@ -102,7 +102,7 @@ const fn fills_three_warpgroups(queries: usize) -> bool {
 /// longer. Steps have as many keys either way, so a row's bits are the same. Of a causal mask the longest tile is what few heads wait for.
 const fn leaves_multiprocessors_idle(heads: usize, queries: usize, causal: bool) -> bool {
     if causal {
-        return heads.saturating_mul(queries) < 160 * 2 * MULTIPROCESSORS;
+        return heads.saturating_mul(queries) < 128 * 2 * MULTIPROCESSORS;
     }
     let [tall, low] = [queries.div_ceil(192), queries.div_ceil(128)];
     let waves =
