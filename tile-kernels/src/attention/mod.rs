@@ -638,3 +638,18 @@ pub fn definitions() -> [&'static Definition; 7] {
         prefill_kernel::prefill::<tile_runtime::f16>::definition(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Few heads have tiles of 128 rows, many have those of 192.
+    #[test]
+    fn few_heads_leave_multiprocessors_idle() {
+        assert!(leaves_multiprocessors_idle(1, 12_629, true));
+        assert!(!leaves_multiprocessors_idle(5, 8500, true));
+        assert!(leaves_multiprocessors_idle(4, 2500, false));
+        assert!(!leaves_multiprocessors_idle(16, 4096, false));
+        assert!(!leaves_multiprocessors_idle(usize::MAX, usize::MAX, true));
+    }
+}

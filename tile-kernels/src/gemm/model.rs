@@ -422,6 +422,24 @@ mod tests {
         assert_eq!(places.collect::<Vec<_>>(), (0..INSTANCES).map(Some).collect::<Vec<_>>());
     }
 
+    /// Blocks that fill the device and read `b` once start early however long they take; where multiprocessors are idle, or several blocks read the same rows of `b`, short launches do.
+    #[test]
+    fn launches_that_start_early() {
+        let work = |tile, shape| Choice { tile, ..Choice::default() }.work(shape, [false, true]);
+        let (full, idle) = ((64, 192, 64, 6, 128, 1, 1), (64, 256, 64, 4, 128, 1, 1));
+        assert!(work(full, [64, 24576, 4096]).starts_early(51.0));
+        assert!(!work(idle, [64, 24576, 4096]).starts_early(52.0));
+        let rows = work((64, 128, 64, 8, 128, 1, 1), [256, 4096, 12288]);
+        assert!(!rows.starts_early(39.0) && rows.starts_early(11.0));
+        let (alone, cluster) = ((64, 64, 64, 12, 128, 1, 1), (64, 64, 64, 12, 128, 4, 1));
+        assert!(work(alone, [64, 6144, 4096]).starts_early(16.0));
+        assert!(!work(cluster, [64, 6144, 4096]).starts_early(16.0));
+        // Rows of tiles that are one cluster read `b` once.
+        let below = work((64, 64, 64, 12, 128, 1, 2), [128, 4096, 12288]);
+        assert!(below.starts_early(31.0) && below.compared(31.0) == 31.0);
+        assert!(work(full, [64, 24576, 4096]).compared(51.0) < 51.0);
+    }
+
     /// Operands beyond what the second-level cache keeps are read again by each group of rows, and by each wave of a group.
     #[test]
     fn what_is_read_again_takes_longer() {
