@@ -49,14 +49,11 @@ fn some(kernel: &Kernel) -> Vec<Instance> {
 }
 
 fn programs() -> Vec<Program> {
-    programs_of(&std::env::var("PLANTED_ONLY").unwrap_or_default())
-}
-
-fn programs_of(only: &str) -> Vec<Program> {
+    let only = std::env::var("PLANTED_ONLY").unwrap_or_default();
     let mut all = Vec::new();
     for definition in kernels::kernels() {
         let kernel = definition.kernel().expect("a bundled kernel decodes");
-        if !kernel.name.contains(only) {
+        if !kernel.name.contains(&only) {
             continue;
         }
         for (instance, target) in some(kernel).iter().flat_map(|i| Target::ALL.map(|target| (i, target))) {
@@ -311,18 +308,4 @@ fn planted_mistakes_are_found() {
     assert!(10 * verified >= 9 * (planted - equal), "{verified} of {planted} mistakes of the protocol, {equal} equal");
     // Most of these are in branches that no launch comes to; none is known to be right.
     assert!(unnoticed.len() * 20 <= count * 3, "{} of {count} go unnoticed", unnoticed.len());
-}
-
-/// In a long sequence the accumulators are scaled between two products where a larger score comes, and only there: the fence before the
-/// second is found missing in a launch that holds different numbers in a long sequence.
-#[test]
-fn a_fence_between_scaled_accumulators_is_found() {
-    let programs = programs_of("packed");
-    let is_meant =
-        |program: &&Program| program.name.starts_with("packed_bf16_128_128_128_128") && program.target == Target::Sm90a;
-    let program = programs.iter().find(is_meant).expect("a program of packed attention");
-    let fences = mistakes(program).into_iter().filter(|mistake| mistake.text == "`wgmma fence` is left out");
-    let wrong: Vec<Program> = fences.map(|fence| planted(program, &fence)).collect();
-    assert!(!wrong.is_empty());
-    assert!(wrong.iter().all(|wrong| verify(wrong, Effort::Test).is_err()));
 }
