@@ -1,6 +1,7 @@
 //! What tests share: kernels of texts; whether a kernel's text is the kernel; and the oracle of index arithmetic. The soak runs the
 //! last two.
 
+mod alike;
 pub mod indices;
 pub mod plant;
 pub mod text;

@@ -3,6 +3,7 @@
 //! A mistake is one operation left out, moved or changed. Which there are is read off the program, so every program has its
 //! own; a seed draws among them.
 
+use super::alike::is_alike;
 use crate::ir::{AccessMode, ShuffleKind, SpanId};
 use crate::lowered::visit::any;
 use crate::lowered::*;
@@ -302,6 +303,69 @@ pub fn planted(program: &Program, mistake: &Mistake) -> Program {
 /// [`Code::ASSERT`](crate::diag::Code::ASSERT).
 pub fn marked(program: &Program, mistake: &Mistake) -> Program {
     planted(program, &Mistake { change: Change::Mark, ..mistake.clone() })
+}
+
+/// So, before the first of the operations inside the one that the mistake is in: where a ring begins again.
+pub fn marked_inside(program: &Program, mistake: &Mistake) -> Program {
+    planted(program, &Mistake { change: Change::Mark, at: mistake.at + 1, ..mistake.clone() })
+}
+
+/// The program with an assertion that never holds, `list 0`, `list 1` and so on, in every list of operations that accesses memory of several
+/// threads or synchronises; and how many there are.
+pub fn marked_everywhere(program: &Program) -> (Program, usize) {
+    let mut marked = program.clone();
+    let (mut body, mut count) = (std::mem::take(&mut marked.body), 0);
+    visit::each_list_mut(&mut body, &mut |ops| {
+        let Some(first) = ops.iter().find(|op| shares(program, &op.kind)) else { return };
+        let mut op = mark(&mut marked, first.span);
+        if let OpKind::Assert { message, .. } = op.kind {
+            marked.messages[message].text = format!("list {count};");
+        }
+        op.span = SpanId::from_u32(count as u32);
+        ops.insert(0, op);
+        count += 1;
+    });
+    marked.body = body;
+    (marked, count)
+}
+
+/// Whether an operation synchronises, or accesses more than registers by itself.
+fn shares(program: &Program, kind: &OpKind) -> bool {
+    let accesses = kind.accesses(program);
+    let loads = kind.values().into_iter().flat_map(|value| visit::loads(program, value));
+    let mut spaces = accesses.iter().map(|access| access.0).chain(loads.map(|memory| memory.space));
+    kind.protocol().is_some() || spaces.any(|space| !matches!(space, Space::Local(_)))
+}
+
+/// The operation that a mistake is in, and the one that follows it in its list.
+fn found(ops: &[Op], at: usize) -> Option<(&OpKind, Option<&OpKind>)> {
+    fn find<'o>(ops: &'o [Op], at: usize, number: &mut usize) -> Option<(&'o OpKind, Option<&'o OpKind>)> {
+        for (place, op) in ops.iter().enumerate() {
+            if *number == at {
+                return Some((&op.kind, ops.get(place + 1).map(|op| &op.kind)));
+            }
+            *number += 1;
+            let inside = op.kind.bodies().into_iter().find_map(|body| find(body, at, number));
+            if inside.is_some() {
+                return inside;
+            }
+        }
+        None
+    }
+    find(ops, at, &mut 0)
+}
+
+/// Whether the mistake moves a wait for an mbarrier behind an operation that touches nothing but a thread's registers.
+pub fn moves_over_registers(program: &Program, mistake: &Mistake) -> bool {
+    let Some((OpKind::BarrierWait { .. }, Some(after))) = found(&program.body, mistake.at) else { return false };
+    let inside = |body| any(body, &|kind| shares(program, kind));
+    mistake.change == Change::Later && !shares(program, after) && !after.bodies().into_iter().any(inside)
+}
+
+/// Whether the mistake is in an exchange of a value that all lanes of the warp hold alike.
+pub fn exchanges_alike(program: &Program, mistake: &Mistake) -> bool {
+    let shuffle = found(&program.body, mistake.at).map(|(kind, _)| kind);
+    shuffle.is_some_and(|kind| matches!(kind, OpKind::Shuffle { .. }) && is_alike(program, kind))
 }
 
 /// An assertion that never holds.

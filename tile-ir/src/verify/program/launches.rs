@@ -308,7 +308,8 @@ const SMALL: i64 = 16;
 pub enum Contents {
     /// Integers of this value; floating-point zeros.
     Same(i32),
-    /// Integers that begin at 0, each by so much more than the one before: where sequences begin. Floating-point zeros.
+    /// Integers that begin at 0, each by so much more than the one before: where sequences begin. Floating-point numbers as of `Random`, so
+    /// that what is done only where they differ is done in long sequences too.
     Ascending(i32),
     /// Small numbers, drawn from a seed.
     Random(u64),
@@ -356,8 +357,9 @@ fn fill(memory: &Memory, dtype: Dtype, elements: usize, contents: Contents) -> O
         Contents::Ascending(by) if dtype.is_whole() => {
             Box::new(move |at| numeric::cast_from_index(dtype, (at as i64).saturating_mul(i64::from(by))))
         }
-        Contents::Same(_) | Contents::Ascending(_) => return Some(()),
-        Contents::Random(seed) => Box::new(move |at| {
+        Contents::Same(_) => return Some(()),
+        Contents::Ascending(_) | Contents::Random(_) => Box::new(move |at| {
+            let seed = if let Contents::Random(seed) = contents { seed } else { 1 };
             let mixed = (at as u64 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let number = ((mixed >> 40) % 9) as i32 - 4;
             match dtype.class() {
