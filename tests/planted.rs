@@ -80,7 +80,7 @@ enum Floats {
     Plain,
     /// Up to a half, hardly two of them equal.
     Distinct,
-    /// So, but for one in a thousand, which is up to 5,000: another number than the largest is taken off before exponentials at a cost.
+    /// Up to a half, hardly two of them equal, but for one in a thousand, which is up to 5,000: another number than the largest is taken off before exponentials at a cost.
     Peaks,
 }
 

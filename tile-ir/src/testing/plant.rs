@@ -305,7 +305,7 @@ pub fn marked(program: &Program, mistake: &Mistake) -> Program {
     planted(program, &Mistake { change: Change::Mark, ..mistake.clone() })
 }
 
-/// So, before the first of the operations inside the one that the mistake is in: where a ring begins again.
+/// The program with an assertion that never holds before the first operation inside the one that the mistake is in: where a ring begins again.
 pub fn marked_inside(program: &Program, mistake: &Mistake) -> Program {
     planted(program, &Mistake { change: Change::Mark, at: mistake.at + 1, ..mistake.clone() })
 }

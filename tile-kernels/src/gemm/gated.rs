@@ -99,11 +99,12 @@ fn work((rows, cols, step, stages, threads, cy): Tile, [m, n, k]: [i64; 3]) -> W
 
 /// The instance for rows, columns of the result and a depth, and whether its launch may start before the previous one is done.
 fn fastest(policy: Policy, shape: [i64; 3]) -> (Tile, bool) {
-    let timed = TILES.map(|tile| (tile, work(tile, shape).us(policy.parameters())));
-    let compared = |(tile, us): &(Tile, f64)| work(*tile, shape).compared(*us);
-    let fastest = timed.into_iter().min_by(|a, b| compared(a).total_cmp(&compared(b)));
-    let (tile, us) = fastest.unwrap_or((TILES[0], 0.0));
-    (tile, work(tile, shape).starts_early(us))
+    let timed = TILES.into_iter().map(|tile| {
+        let work = work(tile, shape);
+        let us = work.us(policy.parameters());
+        (work.compared(us), (tile, work.starts_early(us)))
+    });
+    timed.min_by(|a, b| a.0.total_cmp(&b.0)).map_or((TILES[0], true), |(_, fastest)| fastest)
 }
 
 /// Whether [`gated`] takes operands of this type with rows of `k` elements that lie side by side, on a device: f16 and bf16 on one of compute

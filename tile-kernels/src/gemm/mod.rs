@@ -340,9 +340,11 @@ impl Problem {
     fn fastest(self) -> (Choice, f64) {
         let Problem { policy, shape, stored, operands, splits, .. } = self;
         let legal = Choice::of_operands(operands, shape, stored, splits);
-        let timed = legal.map(|choice| (choice, choice.us(operands, shape, stored, policy.parameters())));
-        let compared = |(choice, us): &(Choice, f64)| choice.compared(operands, shape, stored, *us);
-        let fastest = timed.min_by(|a, b| compared(a).total_cmp(&compared(b))).unwrap_or((Choice::default(), 0.0));
+        let timed = legal.map(|choice| {
+            let us = choice.us(operands, shape, stored, policy.parameters());
+            (choice.compared(operands, shape, stored, us), (choice, us))
+        });
+        let fastest = timed.min_by(|a, b| a.0.total_cmp(&b.0)).map_or((Choice::default(), 0.0), |(_, fastest)| fastest);
         self.packed().into_iter().next().filter(|(_, us)| *us < PACKED * fastest.1).unwrap_or(fastest)
     }
 
@@ -351,8 +353,8 @@ impl Problem {
         choice.starts_early(self.operands, self.shape, self.stored, us)
     }
 
-    /// [`Problem::fastest`], remembered by the thread.
-    fn choice(self) -> (Choice, f64) {
+    /// The choice that a call takes, and whether its launch may start before the previous one is done; remembered by the thread.
+    fn choice(self) -> (Choice, bool) {
         let [m, n, k] = self.shape;
         let mixed = m.wrapping_mul(961).wrapping_add(n.wrapping_mul(31)).wrapping_add(k);
         let place = mixed.rem_euclid(REMEMBERED as i64) as usize;
@@ -362,13 +364,14 @@ impl Problem {
         {
             return choice;
         }
-        let fastest = self.fastest();
+        let (fastest, us) = self.fastest();
+        let choice = (fastest, self.starts_early(&fastest, us));
         CHOICES.with_borrow_mut(|choices| {
             if let Some(entry) = choices.get_mut(place) {
-                *entry = Some((self, fastest));
+                *entry = Some((self, choice));
             }
         });
-        fastest
+        choice
     }
 }
 
@@ -384,8 +387,8 @@ const FEW: usize = 4;
 /// Products whose choices a thread remembers: finding one looks at some forty candidates.
 const REMEMBERED: usize = 64;
 
-/// A product, its choice and the us expected of it.
-type Remembered = Option<(Problem, (Choice, f64))>;
+/// A product, its choice, and whether its launch may start before the previous one is done.
+type Remembered = Option<(Problem, (Choice, bool))>;
 
 thread_local! {
     static CHOICES: RefCell<[Remembered; REMEMBERED]> = const { RefCell::new([None; REMEMBERED]) };
@@ -454,10 +457,7 @@ fn piece(operands: [&TensorRef<'_>; 2]) -> i64 {
 
 /// The instance for operands and a result, and whether its launch may start before the previous one is done.
 fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> (Choice, bool) {
-    asked(on, tensors, options).map_or((Choice::default(), true), |problem| {
-        let (choice, us) = problem.choice();
-        (choice, problem.starts_early(&choice, us))
-    })
+    asked(on, tensors, options).map_or((Choice::default(), true), Problem::choice)
 }
 
 /// What there is to choose from, by the time expected.
