@@ -30,7 +30,6 @@ use tile_kernels::gemm::copied::Operands;
 use tile_kernels::gemm::pack::Pack;
 use tile_kernels::gemm::parts::gemm_parts;
 use tile_kernels::gemm::policy::Policy;
-use tile_kernels::gemm::split::{gemm_cluster, gemm_slots};
 use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm, tf32, tuned};
 use tile_runtime::kernel::{Format, explain, show};
 use tile_runtime::prelude::*;
@@ -319,13 +318,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     };
     let (definition, consts) = match (choice.parts, choice.split, operands) {
         (Some(parts), ..) => (gemm_parts::<f16, f16>::definition(), parts.consts(transposed)),
-        (None, Some(split), _) => {
-            let definition = match split.slots {
-                1 => gemm_cluster::<f16, f16>::definition(),
-                _ => gemm_slots::<f16, f16>::definition(),
-            };
-            (definition, split.consts(transposed, epilogue))
-        }
+        (None, Some(split), _) => (split.definition(), split.consts(transposed, epilogue)),
         (None, None, Operands::Tf32 { fetched: true }) => (
             tf32::gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition(),
             tf32_consts(&[
@@ -369,7 +362,8 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
                 false => extents.extend([("A0", a0), ("A1", a1), ("B0", b0), ("B1", b1)]),
             }
             let slots = choice.parts.map(|parts| parts.slots).or(choice.split.map(|split| split.slots));
-            extents.extend(slots.filter(|_| kernel.name != "gemm_cluster").map(|slots| ("slots", slots as i64)));
+            let name = if kernel.name == "gemm_partial" { "S" } else { "slots" };
+            extents.extend(slots.filter(|_| kernel.name != "gemm_cluster").map(|slots| (name, slots as i64)));
             let mut values: Vec<(&str, f64)> = extents.iter().map(|(name, value)| (*name, *value as f64)).collect();
             values.extend([("alpha", f64::from(arguments.alpha)), ("beta", f64::from(arguments.beta))]);
             let report = explain(definition, index, Target::Sm90a, &Machine::H200, &values)?;

@@ -12,7 +12,7 @@ use tile_ir::lower::lower;
 use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap, ValueType};
 use tile_kernels::gemm::Choice;
 use tile_kernels::gemm::policy::Policy;
-use tile_kernels::gemm::split::{Split, gemm_cluster, gemm_slots};
+use tile_kernels::gemm::split::{Adds, Split};
 use tile_kernels::gemm::tf32;
 use tile_kernels::gemv;
 use tile_kernels::gemv::bulk::gemv_bulk;
@@ -398,19 +398,20 @@ pub fn gemm_tf32(folder: &Path) -> Result<()> {
 
 /// The kernels that split K, for the shapes that they may be for.
 fn splits(records: &mut GemmRecords<'_>, policy: Policy) -> Result<()> {
-    let definitions = [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()];
     let stored = [false, true];
     // An instance serves many shapes: by kernel and constants.
     type Served = BTreeMap<(bool, Vec<i64>), Vec<(Shape, Split)>>;
     let mut served = Served::new();
     for (m, n, k) in GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES) {
-        for split in Split::candidates(m, n, k, stored, false) {
-            served.entry((split.slots > 1, split.consts(stored, false))).or_default().push(((m, n, k), split));
+        // A record is of one kernel.
+        for split in Split::candidates(m, n, k, stored, false).filter(|split| split.adds != Adds::SecondLaunch) {
+            let by_slots = split.adds == Adds::LastArriver;
+            served.entry((by_slots, split.consts(stored, false))).or_default().push(((m, n, k), split));
         }
     }
     for ((by_slots, consts), shapes) in served {
-        let kernel = definitions[usize::from(by_slots)].kernel()?;
         let split = shapes[0].1;
+        let kernel = split.definition().kernel()?;
         for instance in kernel.instances.iter().filter(|i| i.consts == consts && i.dtypes[0] == i.dtypes[1]) {
             let shapes = shapes.iter().map(|(shape, split)| (*shape, split.slots));
             records.add(kernel, instance, instance.dtypes[0].name(), stored, shapes, |(m, n, k), slots| {

@@ -4,8 +4,9 @@
 use tile_ir::ir::{Dtype, Instance, Target};
 use tile_ir::lowered::{Program, RemarkKind};
 use tile_kernel_examples::gemm::{Case, LAYOUTS};
-use tile_kernels::gemm::Precision;
-use tile_kernels::gemm::split::{self, Split, gemm_cluster, gemm_slots};
+use tile_kernels::gemm::partial::gemm_partial;
+use tile_kernels::gemm::split::{self, Adds, Split, gemm_cluster, gemm_slots};
+use tile_kernels::gemm::{self, Gemm, Precision};
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::*;
 
@@ -18,7 +19,10 @@ fn devices() -> Vec<Device> {
 fn programs(definition: &'static Definition) -> Vec<(String, Program)> {
     let kernel = definition.kernel().unwrap();
     let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
-    let alike = kernel.instances.iter().filter(|i| [[Dtype::Bf16; 2], [Dtype::F32; 2]].iter().any(|d| i.dtypes == d));
+    let alike = kernel
+        .instances
+        .iter()
+        .filter(|i| [[Dtype::Bf16; 2], [Dtype::F32; 2]].iter().any(|d| d.starts_with(&i.dtypes)));
     let lower = |instance: &Instance| {
         // With an epilogue there may be a bias; the kernel with slots has one epilogue for all.
         let with_bias = kernel.name == "gemm_cluster" && instance.consts.last() == Some(&1);
@@ -32,7 +36,11 @@ fn programs(definition: &'static Definition) -> Vec<(String, Program)> {
 
 #[test]
 fn every_instance_is_specialised() {
-    for definition in [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()] {
+    for definition in [
+        gemm_cluster::<f16, f16>::definition(),
+        gemm_slots::<f16, f16>::definition(),
+        gemm_partial::<f16>::definition(),
+    ] {
         for (name, program) in programs(definition) {
             let text = |kind| program.remarks.iter().filter(move |r| r.kind == kind).map(|r| r.text.as_str());
             assert_eq!(text(RemarkKind::Fallback).collect::<Vec<_>>(), Vec::<&str>::new(), "{name}");
@@ -66,7 +74,7 @@ fn the_last_arriver_adds_the_slots() {
     for device in &devices() {
         let share = if device.label() == "sim-checked" { 8 } else { 4 };
         for (turn, shape) in [[16, 72, 264], [72, 136, 1032]].into_iter().enumerate() {
-            for (number, (split, tf32)) in samples().filter(|(split, _)| split.parts == 1).enumerate() {
+            for (number, (split, tf32)) in samples().filter(|(split, _)| split.adds == Adds::LastArriver).enumerate() {
                 for (place, stored) in LAYOUTS.into_iter().enumerate() {
                     if split.has(stored) && (turn + number + 3 * place).is_multiple_of(share) {
                         by_split(device, (split, tf32), shape, stored);
@@ -75,6 +83,45 @@ fn the_last_arriver_adds_the_slots() {
             }
         }
     }
+}
+
+/// By every tile, of operands that it divides and of others, in two to eleven parts, some without a step. The checked simulator, which goes
+/// lane by lane, takes a 24th of them, other devices an eighth.
+#[test]
+fn a_second_launch_adds_the_sums() {
+    for device in &devices() {
+        let share = if device.label() == "sim-checked" { 24 } else { 8 };
+        for (turn, shape) in [[16, 72, 264], [168, 136, 520]].into_iter().enumerate() {
+            for (number, (split, tf32)) in samples().filter(|(split, _)| split.adds == Adds::SecondLaunch).enumerate() {
+                for (place, stored) in LAYOUTS.into_iter().enumerate() {
+                    if split.has(stored) && (turn + number + 3 * place).is_multiple_of(share) {
+                        by_split(device, (split, tf32), shape, stored);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where the second launch would be refused, the first one is not launched: by every choice that a call may take the result is as it was.
+#[test]
+fn what_will_be_refused_launches_nothing() {
+    let device = Device::simulator();
+    let (m, n, k) = (160, 1144, 11_752);
+    let (a, b) = (device.zeros::<bf16, 2>([m, k]).unwrap(), device.zeros::<bf16, 2>([n, k]).unwrap());
+    let mut c = device.zeros::<bf16, 2>([m, n]).unwrap();
+    let taken = |options: &Gemm<'_, bf16>, c: &mut Tensor<bf16, 2>| {
+        gemm::candidates(&device, &a, &b, c, options)
+            .into_iter()
+            .filter_map(|(choice, _)| choice.split)
+            .collect::<Vec<_>>()
+    };
+    let adds = |splits: &[Split]| splits.iter().any(|split| split.adds == Adds::SecondLaunch);
+    assert!(adds(&taken(&Gemm::nt(), &mut c)));
+    let short = device.zeros::<bf16, 1>([n - 8]).unwrap();
+    let options = Gemm { bias: Some(&short), ..Gemm::nt() };
+    assert!(!adds(&taken(&options, &mut c)));
+    assert!(gemm::gemm(&device, &a, &b, &mut c, &options).is_err());
 }
 
 /// Every split of elements of 16 bits, and of f32 as tf32.

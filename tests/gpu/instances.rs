@@ -13,6 +13,7 @@ use select::{Declared, Selection, each};
 use tile_kernel_examples::data::Real;
 use tile_kernels::gemm::batched::{GemmBatchParams, gemm_batch};
 use tile_kernels::gemm::kernel::{GemmParams, gemm};
+use tile_kernels::gemm::partial::{GemmPartialParams, add_partial, gemm_partial};
 use tile_kernels::gemm::parts::{GemmPartsParams, gemm_parts};
 use tile_kernels::gemm::split::{GemmClusterParams, GemmSlotsParams, gemm_cluster, gemm_slots};
 use tile_kernels::gemm::tf32::{GemmAnyTf32Params, GemmTf32Params, gemm_any_tf32, gemm_tf32};
@@ -92,6 +93,22 @@ fn slots_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usi
         let rank = "a batch of one has a first matrix";
         let (a, b, c) = (o.a.row(0).expect(rank), o.b.row(0).expect(rank), o.c.row(0).expect(rank));
         kernel.launch(a, b, c, o.bias, o.alpha, o.beta, o.activation, slots)
+    })
+}
+
+/// The sums of one, two or five parts of K, and what adds them.
+fn partial_instance<T: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmPartialParams { BM, BN, BK, STAGES, THREADS, CX, CY; A_T, B_T });
+    let kernel = gemm_partial::<T>::instance(device, params).map_err(|e| e.to_string())?;
+    let adds = add_partial::<T, f32>::instance(device).map_err(|e| e.to_string())?;
+    let parts = [1, 2, 5][i.index % 3];
+    product::run::<T, f32>(device, i, Family { ragged: 8, ..BLOCKS }, |o| {
+        let rank = "a batch of one has a first matrix";
+        let (a, b, c) = (o.a.row(0).expect(rank), o.b.row(0).expect(rank), o.c.row(0).expect(rank));
+        let [m, n] = c.shape();
+        let mut partial = device.zeros::<f32, 3>([parts, m, n])?;
+        kernel.launch(a, b, &mut partial)?;
+        adds.launch(&partial, c, o.bias, o.alpha, o.beta, o.activation)
     })
 }
 
@@ -198,6 +215,11 @@ fn every_gemm_slots(device: &Device, selection: &Selection) {
     );
 }
 
+fn every_gemm_partial(device: &Device, selection: &Selection) {
+    let dtypes = |i: &Declared| typed!(partial_instance(device, i): f16; bf16;);
+    each(gemm_partial::<f16>::definition(), selection, dtypes);
+}
+
 fn every_gemm_parts(device: &Device, selection: &Selection) {
     each(gemm_parts::<f16, f16>::definition(), selection, |i| {
         typed!(parts_instance(device, i):
@@ -276,6 +298,7 @@ families! {
     every_instance_of_gemm_batch, every_gemm_batch, true;
     every_instance_of_gemm_cluster, every_gemm_cluster, true;
     every_instance_of_gemm_slots, every_gemm_slots, true;
+    every_instance_of_gemm_partial, every_gemm_partial, true;
     every_instance_of_gemm_parts, every_gemm_parts, false;
     every_instance_of_gemm_tf32, every_gemm_tf32, true;
     every_instance_of_gemm_any_tf32, every_gemm_any_tf32, false;

@@ -6,7 +6,7 @@ use super::model::{ALONE, Parameters, Work};
 use super::pack::Packs;
 use super::parts::{self, Parts};
 use super::policy::Policy;
-use super::split::{self, Split};
+use super::split::{self, Adds, Split};
 use super::{Gemm, Precision};
 use std::fmt;
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
@@ -167,7 +167,7 @@ impl Choice {
         let splits = begin_at(shape[1]) == 16;
         let widths = super::stored_extents(shape, stored).map(|[_, width]| begin_at(width));
         let packs = super::pack::packs(operands, shape, stored, widths);
-        super::Problem { policy, shape, stored, splits, operands, packs }.ranked()
+        super::Problem { policy, shape, stored, splits, operands, accepted: true, packs }.ranked()
     }
 
     /// us that a launch of this choice for operands of a kind is expected to take.
@@ -214,7 +214,8 @@ impl Choice {
                 let [depth, threads, cx, cy] = [step * stages, threads, cx, cy].map(|size| size as i64);
                 let (tile, cluster) = ([rows, cols], [cx, cy]);
                 let instance = TILES.iter().position(|one| *one == self.tile);
-                Work { shape, stored, tile, depth, threads, cluster, parts: 1, slots: 1, instance }
+                let (parts, slots, launches) = (1, 1, 1);
+                Work { shape, stored, tile, depth, threads, cluster, parts, slots, launches, instance }
             }
         }
     }
@@ -255,8 +256,15 @@ impl fmt::Display for Choice {
         if let Some(Parts { tile: (bm, bn, bk, stages, threads), slots, .. }) = self.parts {
             return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, copied, {slots} slots");
         }
-        if let Some(Split { tile: (bm, bn, bk, stages), parts, slots }) = self.split {
-            return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {parts} parts, {slots} slots");
+        if let Some(Split { tile: (bm, bn, bk, stages), shares: [cx, cy], parts, slots, adds }) = self.split {
+            return match adds {
+                Adds::Cluster | Adds::LastArriver => {
+                    write!(f, "{bm}x{bn}x{bk}, {stages} stages, {parts} parts, {slots} slots")
+                }
+                Adds::SecondLaunch => {
+                    write!(f, "{bm}x{bn}x{bk}, {stages} stages, cluster {cx}x{cy}, {slots} sums of a second launch")
+                }
+            };
         }
         let (bm, bn, bk, stages, threads, cx, cy) = self.tile;
         write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, cluster {cx}x{cy}")

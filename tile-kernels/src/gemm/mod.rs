@@ -5,7 +5,7 @@
 //! in an order that depends only on the shape and the instance. On Hopper, 16-bit operands whose rows begin at multiples of
 //! 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`; of any others, and on other devices, every
 //! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]). Where tiles are few,
-//! blocks share K: [`split`] of what TMA fetches, [`parts`] of all else. Where that is expected to be faster, operands that TMA does not
+//! blocks share K: [`split`] and [`partial`] of what TMA fetches, [`parts`] of all else. Where that is expected to be faster, operands that TMA does not
 //! fetch are copied to where it does first ([`pack`]).
 
 pub mod activation;
@@ -19,6 +19,7 @@ pub mod kernel;
 pub mod model;
 pub mod operands;
 pub mod pack;
+pub mod partial;
 pub mod parts;
 pub mod policy;
 pub mod split;
@@ -33,6 +34,7 @@ use copied::Operands;
 use model::Parameters;
 use pack::Packs;
 use policy::Policy;
+use split::Adds;
 
 use std::cell::RefCell;
 use tile_runtime::kernel::{
@@ -154,7 +156,7 @@ pub trait GemmElement<C: Element = Self>: Element {
 /// others says on stderr.
 ///
 /// Where operands are copied first ([`pack`]), their copies are in scratch memory that the stream keeps
-/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 512 MiB an operand.
+/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 512 MiB an operand. So are the sums that a second launch adds ([`partial`]): up to 128 MiB.
 ///
 /// # Errors
 /// Where shapes disagree, a tensor lives elsewhere, or `c` overlaps an operand; and whatever compiling and launching may
@@ -173,12 +175,11 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
     launch(&place, &Place::of(on), choice, a, b, c, options)
 }
 
-/// Launches what a choice says. `copied`: where a product of copies of the operands is launched, which has nothing but these copies in front of
-/// it.
+/// Launches what a choice says. `behind`: where a launch of this call goes that has nothing but others of it in front of it.
 #[track_caller]
 fn launch<T: GemmElement<C>, C: Element>(
     on: &Place<'_>,
-    copied: &Place<'_>,
+    behind: &Place<'_>,
     choice: Choice,
     a: impl TensorInput<T, 2>,
     b: impl TensorInput<T, 2>,
@@ -186,13 +187,30 @@ fn launch<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
     if choice.packs == [None; 2] {
-        return T::launch(on, choice, a, b, c, options);
+        return product(on, behind, choice, a, b, c, options);
     }
     match (typed(a.argument()), typed(b.argument())) {
         (Some(a), Some(b)) => pack::with(on, choice.packs, [a, b], options, true, |a, b, options| {
-            T::launch(copied, Choice { packs: [None; 2], ..choice }, a, b, c, options)
+            product(behind, behind, Choice { packs: [None; 2], ..choice }, a, b, c, options)
         }),
-        _ => T::launch(on, choice, a, b, c, options),
+        _ => product(on, behind, choice, a, b, c, options),
+    }
+}
+
+/// Launches what a choice says of operands as they are. `behind`: as [`launch`] has it.
+#[track_caller]
+fn product<T: GemmElement<C>, C: Element>(
+    on: &Place<'_>,
+    behind: &Place<'_>,
+    choice: Choice,
+    a: impl TensorInput<T, 2>,
+    b: impl TensorInput<T, 2>,
+    c: impl TensorOutput<C, 2>,
+    options: &Gemm<'_, T>,
+) -> Result<(), LaunchError> {
+    match choice.split {
+        Some(split) if split.adds == Adds::SecondLaunch => partial::launch(on, behind, split, a, b, c, options),
+        Some(_) | None => T::launch(on, choice, a, b, c, options),
     }
 }
 
@@ -289,6 +307,8 @@ struct Problem {
     /// Whether rows of the result begin at multiples of 16 bytes: sums that are put aside are added and stored 4 at a time.
     splits: bool,
     operands: Operands,
+    /// Whether the launch of a kernel will be accepted: what takes two launches is to launch none where the second one is refused.
+    accepted: bool,
     /// How operands would be copied to where TMA fetches them; none where it fetches them as they are, or there is none.
     packs: Packs,
 }
@@ -296,15 +316,22 @@ struct Problem {
 impl Problem {
     /// The choices that there are, with the us expected of each.
     fn candidates(self) -> impl Iterator<Item = (Choice, f64)> {
-        let Problem { policy, shape, stored, splits, operands, .. } = self;
-        let legal = Choice::of_operands(operands, shape, stored, splits);
-        legal.map(move |choice| (choice, choice.us(operands, shape, stored, policy.parameters()))).chain(self.packed())
+        let Problem { policy, shape, stored, operands, .. } = self;
+        self.legal()
+            .map(move |choice| (choice, choice.us(operands, shape, stored, policy.parameters())))
+            .chain(self.packed())
+    }
+
+    /// The choices that there are for the operands as they are.
+    fn legal(self) -> impl Iterator<Item = Choice> {
+        let all = Choice::of_operands(self.operands, self.shape, self.stored, self.splits);
+        all.filter(move |choice| self.accepted || choice.split.is_none_or(|split| split.adds != Adds::SecondLaunch))
     }
 
     /// The choices for copies of the operands, those of [`FEW`] that are expected to be the fastest: each needs scratch memory where it is
     /// measured.
     fn packed(self) -> Vec<(Choice, f64)> {
-        let Problem { policy, shape, stored, splits, operands, packs } = self;
+        let Problem { policy, shape, stored, splits, operands, packs, .. } = self;
         if packs == [None; 2] || shape.contains(&0) {
             return vec![];
         }
@@ -338,9 +365,8 @@ impl Problem {
 
     /// The choice that is expected to be the fastest; one for copies of the operands where it is expected to take less than [`PACKED`] of that.
     fn fastest(self) -> (Choice, f64) {
-        let Problem { policy, shape, stored, operands, splits, .. } = self;
-        let legal = Choice::of_operands(operands, shape, stored, splits);
-        let timed = legal.map(|choice| {
+        let Problem { policy, shape, stored, operands, .. } = self;
+        let timed = self.legal().map(|choice| {
             let us = choice.us(operands, shape, stored, policy.parameters());
             (choice.compared(operands, shape, stored, us), (choice, us))
         });
@@ -411,24 +437,29 @@ fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &G
     };
     let shape = [m, n, k];
     let bias = options.bias.is_none_or(|bias| bias.is_on(on.device()) && bias.len() as i64 == n);
-    let packs = if bias { packs(on, [&a, &b, &c], operands, shape, stored) } else { [None; 2] };
+    let accepted = bias && is_accepted(on, [&a, &b, &c], shape, stored);
+    let packs = if accepted { packs(on, [&a, &b], operands, shape, stored) } else { [None; 2] };
     let policy = Policy::of(on.device());
-    Some(Problem { policy, shape, stored, splits: rows_begin_at(&c, 16), operands, packs })
+    Some(Problem { policy, shape, stored, splits: rows_begin_at(&c, 16), operands, accepted, packs })
 }
 
-/// How operands would be copied to where TMA fetches them. None of them where that is not to be: the device has none, or the launch will be
-/// refused, which is to be before anything is launched; or [`pack::packs`] has none.
+/// Whether a launch with operands and a result will not be refused: their shapes agree, all are on the device, and the result is apart.
+fn is_accepted(on: &impl LaunchOn, [a, b, c]: [&TensorRef<'_>; 3], shape: [i64; 3], stored: [bool; 2]) -> bool {
+    let wanted = stored_extents(shape, stored);
+    let agree = [a, b].into_iter().zip(wanted).all(|(x, wanted)| extents(x) == wanted && x.is_on(on.device()));
+    let apart = [a, b].into_iter().all(|x| span(x).1 <= span(c).0 || span(c).1 <= span(x).0);
+    agree && apart && c.is_on(on.device())
+}
+
+/// How operands would be copied to where TMA fetches them. None of them where the device has no TMA, or [`pack::packs`] has none.
 fn packs(
     on: &impl LaunchOn,
-    [a, b, c]: [&TensorRef<'_>; 3],
+    [a, b]: [&TensorRef<'_>; 2],
     operands: Operands,
     [m, n, k]: [i64; 3],
     stored: [bool; 2],
 ) -> Packs {
-    let wanted = stored_extents([m, n, k], stored);
-    let agree = [a, b].into_iter().zip(wanted).all(|(x, wanted)| extents(x) == wanted && x.is_on(on.device()));
-    let apart = [a, b].into_iter().all(|x| span(x).1 <= span(c).0 || span(c).1 <= span(x).0);
-    if agree && apart && c.is_on(on.device()) && on.device().supports(Target::Sm90a) {
+    if on.device().supports(Target::Sm90a) {
         let begin_at = |x: &TensorRef<'_>| [16, 8, 4].into_iter().find(|bytes| rows_begin_at(x, *bytes)).unwrap_or(2);
         pack::packs(operands, [m, n, k], stored, [begin_at(a), begin_at(b)])
     } else {
@@ -465,6 +496,14 @@ fn ranked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &
     match asked(on, tensors, options) {
         Some(problem) => problem.ranked(),
         None => vec![(Choice::default(), 0.0)],
+    }
+}
+
+/// Rows and columns of an argument that is a matrix; none of any other.
+fn matrix_extents(argument: Argument<'_>) -> [i64; 2] {
+    match argument {
+        Argument::Tensor(tensor) => extents(&tensor),
+        Argument::Scalar(_) | Argument::Absent => [0, 0],
     }
 }
 

@@ -15,7 +15,7 @@
 //! `examples/gemm_fit.rs` finds the parameters from what `bench/random_shapes.py` measured, and prints what is left over.
 
 use super::choice::TILES;
-use super::split::{CLUSTERS, SLOTS};
+use super::split::{CLUSTERS, PARTIAL, SLOTS};
 
 /// Multiprocessors of the devices that the parameters were fitted on.
 pub const MULTIPROCESSORS: i64 = 132;
@@ -53,8 +53,10 @@ pub struct Work {
     pub cluster: [i64; 2],
     /// Blocks of a cluster that add their sums.
     pub parts: i64,
-    /// Sums that the last block to arrive adds.
+    /// Sums of a tile that are put aside.
     pub slots: i64,
+    /// Launches: the last block to arrive at a tile adds these sums, or a second launch does.
+    pub launches: i64,
     /// The instance's place among those that have a pace; none of one that is not among them.
     pub instance: Option<usize>,
 }
@@ -115,6 +117,10 @@ pub struct Parameters {
     pub adds: f64,
     /// Bytes a us that a cluster adds.
     pub shares: f64,
+    /// us of a second launch that adds nothing.
+    pub second: f64,
+    /// Bytes a us of the sums that a second launch adds.
+    pub sums: f64,
     /// The powers of the norms that join what runs at the same time: in a step, and over a launch.
     pub powers: [f64; 2],
     /// How long a step of each instance takes, as a part of what all of the above expects, in the order of [`Choice::instances`].
@@ -126,10 +132,10 @@ pub struct Parameters {
 }
 
 /// Instances that have a pace.
-pub const INSTANCES: usize = TILES.len() + CLUSTERS.len() + SLOTS.len();
+pub const INSTANCES: usize = TILES.len() + CLUSTERS.len() + SLOTS.len() + PARTIAL.len();
 
 /// Parameters of [`Parameters`] that all instances have in common, which are in front of the paces.
-pub const COMMON: usize = 33;
+pub const COMMON: usize = 35;
 
 impl Parameters {
     /// How many a fit changes.
@@ -141,10 +147,11 @@ impl Parameters {
             *self;
         let Parameters { lines: [l0, l1], sectors: [b0, b1], merged, fresh, thin, across: [a, b], turn, .. } = *self;
         let Parameters { store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, .. } = *self;
+        let Parameters { second, sums, .. } = *self;
         let [within, over] = self.powers;
         let common: [f64; COMMON] = [
             fixed, gather, p0, p1, p2, s0, s1, agree, port, shared, cache, l0, l1, b0, b1, merged, fresh, thin, a, b,
-            turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, within, over,
+            turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, second, sums, within, over,
         ];
         let mut row = [0.0; Parameters::COUNT];
         for (to, from) in row.iter_mut().zip(common.into_iter().chain(self.pace).chain(self.reach)) {
@@ -159,7 +166,7 @@ impl Parameters {
             row;
         let [thin, a, b, turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, rest @ ..] =
             rest;
-        let [within, over, rest @ ..] = rest;
+        let [second, sums, within, over, rest @ ..] = rest;
         let (paces, reaches) = rest.split_at(INSTANCES);
         let (mut pace, mut reach) = ([1.0; INSTANCES], [1.0; INSTANCES]);
         for (to, from) in pace.iter_mut().zip(paces).chain(reach.iter_mut().zip(reaches)) {
@@ -191,6 +198,8 @@ impl Parameters {
             arrive,
             adds,
             shares,
+            second,
+            sums,
             powers: [within, over].map(|power| power.clamp(1.0, 12.0)),
             pace,
             reach,
@@ -205,7 +214,7 @@ pub(super) fn up(a: i64, b: i64) -> i64 {
 
 /// Multiprocessors that work at once on clusters of so many blocks. They are grouped unevenly, and in what a group has beyond a multiple
 /// of four no cluster of four or eight fits (`docs/hopper.md`, "Clusters").
-fn at_once(cluster: i64) -> i64 {
+pub(super) fn at_once(cluster: i64) -> i64 {
     if cluster < 4 { MULTIPROCESSORS } else { 120 }
 }
 
@@ -345,7 +354,7 @@ impl Work {
 
     /// Whether two warpgroups take turns at tiles of their own: one is stored while the other is multiplied.
     fn takes_turns(&self) -> bool {
-        self.threads == 128 && self.tile[0] * self.tile[1] >= 128 * 128
+        self.threads == 128 && self.tile[0] * self.tile[1] >= 128 * 128 && !self.is_split()
     }
 
     /// us that the launch is expected to take.
@@ -383,7 +392,11 @@ impl Work {
         let shared = ((self.parts - 1).max(0) * rows * cols * 4) as f64 / p.shares;
         // A thread waits for its part of each sum in turn, also where the tile hangs over.
         let sums = (rows * cols * 4) as f64;
-        let added = if self.slots > 1 { p.arrive + self.slots as f64 * sums / p.adds } else { 0.0 };
+        let added = match (self.slots, self.launches) {
+            (1, _) => 0.0,
+            (_, 1) => p.arrive + self.slots as f64 * sums / p.adds,
+            _ => p.second + (self.slots * m * n * 4) as f64 / p.sums,
+        };
         let begun = p.fixed + p.gather * (together.max(1) as f64).log2();
         begun + alone + norm(&[compute, read + written], p.powers[1]) + shared + added
     }

@@ -1,15 +1,15 @@
 //! K split over blocks, where a shape has too few tiles to fill the device: [`gemm_cluster`] over the blocks of a cluster,
-//! which add their sums through distributed shared memory, and [`gemm_slots`] over clusters that put their sums aside, which
-//! the last to arrive adds in order. Both give the same bits at every launch, and take operands of 16 bits in every layout, and f32, one
+//! which add their sums through distributed shared memory; [`gemm_slots`] over blocks that put their sums aside, which
+//! the last to arrive adds in order; and [`partial`] over blocks whose sums a second launch adds. All give the same bits at every launch. The first two take operands of 16 bits in every layout, and f32, one
 //! operand of it at least along K, of which the leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
 
-use super::Gemm;
 use super::activation::activate;
 use super::choice::TILES;
 use super::epilogue::finish;
-use super::model::{MULTIPROCESSORS, Work, up};
+use super::model::{MULTIPROCESSORS, Work, at_once, up};
 use super::operands::{extents_agree, multiply_by_wgmma};
-use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
+use super::{Gemm, partial};
+use tile_runtime::kernel::{Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
 
@@ -96,7 +96,7 @@ pub fn gemm_cluster<
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, THREADS) in [
-            (64, 64, 64, 12, 128), (128, 128, 64, 6, 256), (16, 64, 128, 10, 128),
+            (64, 64, 64, 12, 128), (16, 64, 128, 10, 128),
             // f32 as tf32.
             (64, 64, 32, 12, 128), (128, 128, 32, 6, 256),
         ],
@@ -218,10 +218,25 @@ pub fn gemm_slots<
 pub struct Split {
     /// Rows and columns of a tile, a step along K, slots of shared memory.
     pub tile: (i64, i64, usize, usize),
-    /// Blocks of a cluster that add their sums: [`gemm_cluster`]. 1 for [`gemm_slots`].
+    /// Tiles of a cluster beside one another, which share what they fetch of `a`, and below one another, which share what they fetch of `b`.
+    pub shares: [i64; 2],
+    /// Blocks of a cluster that add their sums: [`gemm_cluster`]. 1 of others.
     pub parts: usize,
-    /// Sums that the last arriver adds; 1 where there is one cluster a tile, [`gemm_cluster`].
+    /// Sums of a tile that are put aside; 1 of [`gemm_cluster`].
     pub slots: usize,
+    /// Who adds them.
+    pub adds: Adds,
+}
+
+/// Who adds the sums of the parts of K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adds {
+    /// The blocks of a cluster: [`gemm_cluster`].
+    Cluster,
+    /// The last block to arrive at a tile: [`gemm_slots`].
+    LastArriver,
+    /// All of the device, in a second launch: [`partial`](super::partial).
+    SecondLaunch,
 }
 
 /// The splits over clusters alone; those whose step along K is 128 are of operands that are both stored along K.
@@ -249,8 +264,21 @@ const TF32_CLUSTERS: [Split; 7] = [
 const TF32_SLOTS: [Split; 2] = [over([64, 64, 32, 12], 1, 2), over([128, 128, 32, 6], 1, 2)];
 
 /// The tiles of the splits whose last arriver adds.
-pub(super) const SLOTS: [Split; 3] =
-    [over([64, 64, 64, 12], 1, 2), over([128, 128, 64, 6], 1, 2), over([16, 64, 128, 10], 1, 2)];
+pub(super) const SLOTS: [Split; 2] = [over([64, 64, 64, 12], 1, 2), over([16, 64, 128, 10], 1, 2)];
+
+/// The tiles of the splits whose sums a second launch adds.
+pub(super) const PARTIAL: [Split; 10] = [
+    aside([160, 128, 64, 5], [2, 1]),
+    aside([192, 128, 64, 4], [2, 1]),
+    aside([64, 96, 64, 10], [1, 4]),
+    aside([64, 128, 64, 8], [1, 4]),
+    aside([64, 128, 64, 8], [4, 1]),
+    aside([128, 64, 64, 8], [4, 1]),
+    aside([64, 64, 64, 12], [4, 1]),
+    aside([160, 64, 64, 7], [4, 1]),
+    aside([144, 64, 64, 8], [2, 1]),
+    aside([96, 64, 64, 9], [4, 1]),
+];
 
 /// Most blocks of a launch that splits K over clusters: two rounds of blocks.
 const CLUSTERED: i64 = 2 * MULTIPROCESSORS;
@@ -261,38 +289,44 @@ const ASIDE: i64 = 128 << 20;
 /// Most slots of each kind of instance.
 const MOST: [usize; 2] = [8, 64];
 
-/// The splits over clusters alone, and those whose last arriver adds.
-fn kinds(tf32: bool) -> (&'static [Split], &'static [Split]) {
-    if tf32 { (&TF32_CLUSTERS, &TF32_SLOTS) } else { (&CLUSTERS, &SLOTS) }
+/// The splits over clusters, those whose last arriver adds, and those whose sums a second launch adds.
+fn kinds(tf32: bool) -> [&'static [Split]; 3] {
+    if tf32 { [&TF32_CLUSTERS, &TF32_SLOTS, &[]] } else { [&CLUSTERS, &SLOTS, &PARTIAL] }
 }
 
 const fn over([rows, cols, step, stages]: [usize; 4], parts: usize, slots: usize) -> Split {
-    Split { tile: (rows as i64, cols as i64, step, stages), parts, slots }
+    let adds = if slots == 1 { Adds::Cluster } else { Adds::LastArriver };
+    Split { tile: (rows as i64, cols as i64, step, stages), shares: [1, 1], parts, slots, adds }
+}
+
+const fn aside(tile: [usize; 4], shares: [i64; 2]) -> Split {
+    Split { adds: Adds::SecondLaunch, shares, ..over(tile, 1, 2) }
 }
 
 impl Split {
     /// Every split that serves a shape whose operands are stored so, with all of its blocks running at once. `tf32`: of f32, instead of
     /// elements of 16 bits.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2], tf32: bool) -> impl Iterator<Item = Split> {
-        let (clusters, slots) = kinds(tf32);
+        let [clusters, slots, partial] = kinds(tf32);
         let clusters = clusters
             .iter()
             .copied()
             .filter(move |s| s.has(stored) && s.blocks(m, n) <= CLUSTERED && k > s.tile.2 as i64);
-        let slots = slots.iter().flat_map(move |&split| {
+        let slots = slots.iter().chain(partial).flat_map(move |&split| {
             let (rows, cols, step, _) = split.tile;
             let tiles = split.tiles(m, n).max(1);
-            let legal = n % 8 == 0 && k <= 1 << 22 && up(m, rows) <= 128 && up(n, cols) <= 128 && split.has(stored);
-            let room = if cols < 128 { MOST[1] } else { MOST[0] };
+            let counted = split.adds == Adds::SecondLaunch || up(m, rows) <= 128 && up(n, cols) <= 128;
+            let legal = n % 8 == 0 && k <= 1 << 22 && m.saturating_mul(n) <= 1 << 28 && counted && split.has(stored);
+            let room = if cols < 128 || split.adds == Adds::SecondLaunch { MOST[1] } else { MOST[0] };
             let most = if legal { up(k, step as i64).min(room as i64) } else { 0 };
             // As many as one, two, three or four rounds of blocks have room for; and fewer, whose sums are added sooner.
-            let rounds = |rounds: i64| (rounds * MULTIPROCESSORS / tiles).min(most);
+            let rounds = |rounds: i64| (rounds * at_once(split.shares[0] * split.shares[1]) / tiles).min(most);
             let one = rounds(1);
             let mut counts = vec![rounds(4), rounds(3), rounds(2), one, one / 2, one / 4, one / 8];
             counts.retain(|count| *count > 1);
             counts.dedup();
             let all = counts.into_iter().map(move |slots| Split { slots: slots as usize, ..split });
-            all.filter(move |split| (4 * split.most() as i64).saturating_mul(m).saturating_mul(n) <= ASIDE)
+            all.filter(move |split| (4 * split.room() as i64).saturating_mul(m).saturating_mul(n) <= ASIDE)
         });
         clusters.chain(slots).filter(move |_| m > 0 && n > 0 && k > 0)
     }
@@ -302,19 +336,40 @@ impl Split {
         let (rows, cols, step, stages) = self.tile;
         let [depth, threads, parts, slots] =
             [step * stages, self.threads(), self.parts, self.slots].map(|size| size as i64);
-        let like = |other: &Split| other.tile == self.tile && (other.slots > 1 || other.parts == self.parts);
-        let instance = Split::instances().position(|other| (other.slots > 1) == (self.slots > 1) && like(&other));
-        let instance = instance.map(|place| TILES.len() + place);
-        Work { shape, stored, tile: [rows, cols], depth, threads, cluster: [1, 1], parts, slots, instance }
+        let kind = |split: Split| (split.tile, split.shares, split.adds, split.parts);
+        let like = |other: Split| kind(other) == kind(self);
+        let instance = Split::instances().position(like).map(|place| TILES.len() + place);
+        let launches = if self.adds == Adds::SecondLaunch { 2 } else { 1 };
+        Work {
+            shape,
+            stored,
+            tile: [rows, cols],
+            depth,
+            threads,
+            cluster: self.shares,
+            parts,
+            slots,
+            launches,
+            instance,
+        }
     }
 
     /// Every instance for operands of 16 bits that splits K: over the blocks of a cluster, or over slots, of which one instance serves any number.
     pub(super) fn instances() -> impl Iterator<Item = Split> {
-        CLUSTERS.into_iter().chain(SLOTS)
+        CLUSTERS.into_iter().chain(SLOTS).chain(PARTIAL)
     }
 
-    fn threads(self) -> usize {
-        if self.tile.0 * self.tile.1 >= 128 * 128 { 256 } else { 128 }
+    pub(super) fn threads(self) -> usize {
+        match (self.tile.0, self.tile.1) {
+            (192, _) => 384,
+            (65.., cols) if self.tile.0 * cols >= 128 * 128 => 256,
+            _ => 128,
+        }
+    }
+
+    /// Slots that there is memory for.
+    fn room(self) -> usize {
+        if self.adds == Adds::SecondLaunch { self.slots } else { self.most() }
     }
 
     /// Most slots of its instance.
@@ -324,18 +379,32 @@ impl Split {
 
     /// One of every kind of instance, each with some counts of slots, for tests.
     pub fn samples(tf32: bool) -> impl Iterator<Item = Split> {
-        let (clusters, slots) = kinds(tf32);
-        let slots = slots.iter().flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..*split }));
-        let slots = slots.filter(|split| split.tile.1 < 128 || split.slots <= MOST[0]);
+        let [clusters, slots, partial] = kinds(tf32);
+        let slots = slots.iter().chain(partial).flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..*split }));
+        let slots =
+            slots.filter(|split| split.tile.1 < 128 || split.slots <= MOST[0] || split.adds == Adds::SecondLaunch);
         clusters.iter().copied().chain(slots)
     }
 
     /// Whether there is an instance for operands that are stored so.
     pub fn has(self, [a_transposed, b_transposed]: [bool; 2]) -> bool {
-        match (self.tile.2, self.slots) {
-            (32, _) => super::tf32::takes([a_transposed, b_transposed]),
-            (step, 1) => step == 64 || !a_transposed && b_transposed,
-            _ => !a_transposed || self.tile.0 >= 64,
+        let (rows, cols, step, _) = self.tile;
+        match self.adds {
+            _ if step == 32 => super::tf32::takes([a_transposed, b_transposed]),
+            Adds::Cluster => step == 64 || !a_transposed && b_transposed,
+            Adds::LastArriver => !a_transposed || rows >= 64,
+            Adds::SecondLaunch => {
+                (b_transposed || cols % 64 == 0) && (!a_transposed || cols % 32 == 0 || rows % 64 != 0)
+            }
+        }
+    }
+
+    /// The kernel whose instance it is.
+    pub fn definition(self) -> &'static Definition {
+        match self.adds {
+            Adds::Cluster => gemm_cluster::<f16, f16>::definition(),
+            Adds::LastArriver => gemm_slots::<f16, f16>::definition(),
+            Adds::SecondLaunch => partial::gemm_partial::<f16>::definition(),
         }
     }
 
@@ -343,26 +412,22 @@ impl Split {
     pub fn consts(self, [a_transposed, b_transposed]: [bool; 2], epilogue: bool) -> Vec<i64> {
         let (rows, cols, step, stages) = self.tile;
         let mut all = vec![rows, cols, step as i64, stages as i64];
-        match self.slots {
-            1 => all.extend([
-                self.threads() as i64,
-                self.parts as i64,
-                i64::from(a_transposed),
-                i64::from(b_transposed),
-                i64::from(epilogue),
-            ]),
-            _ => all.extend([
-                self.threads() as i64,
-                self.most() as i64,
-                i64::from(a_transposed),
-                i64::from(b_transposed),
-            ]),
+        all.push(self.threads() as i64);
+        match self.adds {
+            Adds::Cluster => all.push(self.parts as i64),
+            Adds::LastArriver => all.push(self.most() as i64),
+            Adds::SecondLaunch => all.extend(self.shares),
+        }
+        all.extend([a_transposed, b_transposed].map(i64::from));
+        if self.adds == Adds::Cluster {
+            all.push(i64::from(epilogue));
         }
         all
     }
 
     fn tiles(self, m: i64, n: i64) -> i64 {
-        up(m, self.tile.0) * up(n, self.tile.1)
+        let [cx, cy] = self.shares;
+        up(up(m, self.tile.0), cy) * cy * up(up(n, self.tile.1), cx) * cx
     }
 
     fn blocks(self, m: i64, n: i64) -> i64 {
@@ -384,10 +449,13 @@ pub fn launch<T: Element, C: Element>(
     c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
+    if split.adds == Adds::SecondLaunch {
+        return partial::launch(on, on, split, a, b, c, options);
+    }
     let (rows, cols, step, stages) = split.tile;
     let [rows, cols] = [rows, cols].map(|extent| extent as usize);
     let Gemm { a_transposed, b_transposed, bias, alpha, beta, activation, .. } = *options;
-    if split.slots == 1 {
+    if split.adds == Adds::Cluster {
         let params = GemmClusterParams {
             BM: rows,
             BN: cols,
@@ -425,20 +493,18 @@ mod tests {
     /// Every split is an instance of its kernel.
     #[test]
     fn samples_are_instances() {
-        let kernels = [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()];
         let halves = Split::samples(false).map(|split| (split, [Dtype::F16; 2]));
         let all = halves.chain(Split::samples(true).map(|split| (split, [Dtype::F32; 2])));
         for (split, dtypes) in all {
-            let kernel = kernels[usize::from(split.slots > 1)].kernel().unwrap();
+            let kernel = split.definition().kernel().unwrap();
             for stored in [[false, true], [false, false], [true, true], [true, false]] {
                 for epilogue in [false, true] {
                     let consts = split.consts(stored, epilogue);
-                    let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == dtypes);
-                    assert_eq!(
-                        found || split.slots == 1,
-                        split.has(stored) || split.slots == 1,
-                        "{split:?} {stored:?}"
-                    );
+                    // The kernel whose sums a second launch adds is of the operands' type alone.
+                    let is_one = |i: &tile_ir::ir::Instance| i.consts == consts && dtypes.starts_with(&i.dtypes);
+                    let found = kernel.instances.iter().any(is_one);
+                    let is_cluster = split.adds == Adds::Cluster;
+                    assert_eq!(found || is_cluster, split.has(stored) || is_cluster, "{split:?} {stored:?}");
                 }
             }
         }

@@ -1,0 +1,176 @@
+//! K split over blocks whose sums a second launch adds: [`gemm_partial`] writes the sum of each part of K, and [`add_partial`] adds them with
+//! all of the device. (CUTLASS calls it parallel split-K.)
+//!
+//! The second launch costs some two us, and the sums are read and written once more, but all multiprocessors add, where the last block to
+//! arrive at a tile ([`gemm_slots`](fn@super::split::gemm_slots)) adds alone: so the tile may be large, and K in many parts. The sums are in
+//! scratch memory of the stream ([`Scratch`]), and are added in order: a launch gives the same bits every time.
+
+use super::Gemm;
+use super::activation::activate;
+use super::operands::{extents_agree, multiply, multiply_turned};
+use super::split::Split;
+use tile_runtime::kernel::{LaunchOn, Scratch, TensorInput, TensorOutput};
+use tile_runtime::prelude::*;
+use tile_runtime::{Element, LaunchError};
+
+// ANCHOR: partial
+/// `partial[s] = a[:, s] b[s, :]`: the sums of each of the parts that K is cut into.
+#[tile_kernel(
+    instances(
+        (BM, BN, BK, STAGES, THREADS, CX, CY) in [
+            (160, 128, 64, 5, 256, 2, 1), (192, 128, 64, 4, 384, 2, 1), (64, 96, 64, 10, 128, 1, 4), (64, 128, 64, 8, 128, 1, 4), (64, 128, 64, 8, 128, 4, 1),
+            (128, 64, 64, 8, 128, 4, 1), (64, 64, 64, 12, 128, 4, 1), (160, 64, 64, 7, 128, 4, 1), (144, 64, 64, 8, 128, 2, 1), (96, 64, 64, 9, 128, 4, 1),
+        ],
+        (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
+        where (B_T || BN % 64 == 0) && (!A_T || BN % 32 == 0 || BM % 64 != 0)
+    ),
+    pdl(independent = [b]),
+    dtypes(T in [f16, bf16]),
+    uses(multiply, multiply_turned, extents_agree),
+    targets(sm_90a),
+    require(A0 <= 1 << 22 && A1 <= 1 << 22),
+    require(S <= 1 << 7),
+    require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
+)]
+pub fn gemm_partial<
+    T,
+    const BM: usize,
+    const BN: usize,
+    const BK: usize,
+    const STAGES: usize,
+    const THREADS: usize,
+    const CX: usize,
+    const CY: usize,
+    const A_T: bool,
+    const B_T: bool,
+>(
+    a: &Tensor<T, (A0, A1)>,
+    b: &Tensor<T, (B0, B1)>,
+    partial: &mut Tensor<f32, (S, M, N)>,
+) {
+    let depth = if A_T { A0 } else { A1 };
+    // Instructions have 64 rows: a tile of other rows is the transpose of one that has them as its columns.
+    let turned = BM > 64 && BM % 64 != 0;
+    let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), S]);
+    cluster([CX, CY, 1]);
+    threads([THREADS]);
+    let row = by * BM;
+    let col = bx * BN;
+    // Steps of a part, with bounds that keep a tile's place in 32 bits.
+    let share = max(0, min(ceil_div(ceil_div(depth, BK), max(1, S)), 1 << 16));
+    let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
+    let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
+    let mut acc = alloc_fragment::<f32>([if turned { BN } else { BM }, if turned { BM } else { BN }]);
+    clear(&mut acc);
+    for step in pipelined(0..share, STAGES) {
+        let k = (min(part, 1 << 7) * share + step) * BK;
+        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
+        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
+        if turned {
+            multiply_turned::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+        } else {
+            multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+        }
+    }
+    if turned {
+        copy(acc.t(), partial.at_mut([part, row, col]));
+    } else {
+        copy(&acc, partial.at_mut([part, row, col]));
+    }
+}
+// ANCHOR_END: partial
+
+/// `c = f(alpha (partial[0] + partial[1] + ..) + beta c + bias)`.
+#[tile_kernel(
+    pdl(independent = [bias], trigger = AtStart),
+    dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
+    uses(activate),
+    require(N % 4 == 0 && S <= 1 << 7),
+    require(M * N <= 1 << 28)
+)]
+pub fn add_partial<T, U>(
+    partial: &Tensor<f32, (S, M, N)>,
+    c: &mut Tensor<U, (M, N)>,
+    bias: Option<&Tensor<T, (N,)>>,
+    alpha: f32,
+    beta: f32,
+    activation: u32,
+) {
+    let [block] = blocks([ceil_div(M * N, 512)]);
+    let [t] = threads([128]);
+    let fours = max(1, N / 4);
+    let row = (block * 128 + t) / fours;
+    let col = (block * 128 + t) % fours * 4;
+    let mut sums = alloc_local::<f32>([4]);
+    let mut read = alloc_local::<f32>([4]);
+    let mut out = alloc_local::<U>([4]);
+    clear(&mut sums);
+    for s in serial(0..S).unroll(8) {
+        for v in vectorized(0..4) {
+            read[v] = partial.masked([s, row, col + v]);
+        }
+        for v in unroll(0..4) {
+            sums[v] += read[v];
+        }
+    }
+    if beta != 0.0 {
+        for v in vectorized(0..4) {
+            out[v] = c.masked([row, col + v]);
+        }
+    }
+    for v in unroll(0..4) {
+        let mut value = alpha * sums[v];
+        if beta != 0.0 {
+            value += beta * out[v].cast::<f32>();
+        }
+        if let Some(shift) = bias {
+            value += shift.masked([col + v]).cast::<f32>();
+        }
+        out[v] = activate(value, activation).cast::<U>();
+    }
+    for v in vectorized(0..4) {
+        *c.masked_mut([row, col + v]) = out[v];
+    }
+}
+
+/// Launches a split whose sums a second launch adds. `behind`: where that one is launched, which has nothing but the first in front of it.
+///
+/// # Errors
+/// As [`gemm`](super::gemm).
+#[track_caller]
+pub(super) fn launch<T: Element, C: Element>(
+    on: &impl LaunchOn,
+    behind: &impl LaunchOn,
+    split: Split,
+    a: impl TensorInput<T, 2>,
+    b: impl TensorInput<T, 2>,
+    mut c: impl TensorOutput<C, 2>,
+    options: &Gemm<'_, T>,
+) -> Result<(), LaunchError> {
+    static SCRATCH: Scratch = Scratch::new();
+    let [m, n] = super::matrix_extents(c.argument());
+    let (rows, cols, step, stages) = split.tile;
+    let Gemm { a_transposed, b_transposed, bias, alpha, beta, activation, .. } = *options;
+    let params = GemmPartialParams {
+        BM: rows as usize,
+        BN: cols as usize,
+        BK: step,
+        STAGES: stages,
+        THREADS: split.threads(),
+        CX: split.shares[0] as usize,
+        CY: split.shares[1] as usize,
+        A_T: a_transposed,
+        B_T: b_transposed,
+    };
+    let mut lent = SCRATCH.lend::<f32, 3>(on, [split.slots, m as usize, n as usize])?;
+    gemm_partial::<T>::instance(on.device(), params)?.launch_on(on, a, b, lent.view_mut())?;
+    add_partial::<T, C>::instance(on.device())?.launch_on(
+        behind,
+        lent.view(),
+        c,
+        bias,
+        alpha,
+        beta,
+        activation.number(),
+    )
+}
