@@ -119,6 +119,8 @@ pub struct Parameters {
     pub shares: f64,
     /// us of a second launch that adds nothing.
     pub second: f64,
+    /// us that its threads wait for each sum.
+    pub each: f64,
     /// Bytes a us of the sums that a second launch adds.
     pub sums: f64,
     /// The powers of the norms that join what runs at the same time: in a step, and over a launch.
@@ -135,7 +137,7 @@ pub struct Parameters {
 pub const INSTANCES: usize = TILES.len() + CLUSTERS.len() + SLOTS.len() + PARTIAL.len();
 
 /// Parameters of [`Parameters`] that all instances have in common, which are in front of the paces.
-pub const COMMON: usize = 35;
+pub const COMMON: usize = 36;
 
 impl Parameters {
     /// How many a fit changes.
@@ -147,11 +149,12 @@ impl Parameters {
             *self;
         let Parameters { lines: [l0, l1], sectors: [b0, b1], merged, fresh, thin, across: [a, b], turn, .. } = *self;
         let Parameters { store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, .. } = *self;
-        let Parameters { second, sums, .. } = *self;
+        let Parameters { second, each, sums, .. } = *self;
         let [within, over] = self.powers;
         let common: [f64; COMMON] = [
             fixed, gather, p0, p1, p2, s0, s1, agree, port, shared, cache, l0, l1, b0, b1, merged, fresh, thin, a, b,
-            turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, second, sums, within, over,
+            turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, second, each, sums, within,
+            over,
         ];
         let mut row = [0.0; Parameters::COUNT];
         for (to, from) in row.iter_mut().zip(common.into_iter().chain(self.pace).chain(self.reach)) {
@@ -166,7 +169,7 @@ impl Parameters {
             row;
         let [thin, a, b, turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, rest @ ..] =
             rest;
-        let [second, sums, within, over, rest @ ..] = rest;
+        let [second, each, sums, within, over, rest @ ..] = rest;
         let (paces, reaches) = rest.split_at(INSTANCES);
         let (mut pace, mut reach) = ([1.0; INSTANCES], [1.0; INSTANCES]);
         for (to, from) in pace.iter_mut().zip(paces).chain(reach.iter_mut().zip(reaches)) {
@@ -199,6 +202,7 @@ impl Parameters {
             adds,
             shares,
             second,
+            each,
             sums,
             powers: [within, over].map(|power| power.clamp(1.0, 12.0)),
             pace,
@@ -395,7 +399,7 @@ impl Work {
         let added = match (self.slots, self.launches) {
             (1, _) => 0.0,
             (_, 1) => p.arrive + self.slots as f64 * sums / p.adds,
-            _ => p.second + (self.slots * m * n * 4) as f64 / p.sums,
+            _ => p.second + self.slots as f64 * p.each + (self.slots * m * n * 4) as f64 / p.sums,
         };
         let begun = p.fixed + p.gather * (together.max(1) as f64).log2();
         begun + alone + norm(&[compute, read + written], p.powers[1]) + shared + added

@@ -86,6 +86,7 @@ const H100: Parameters = Parameters {
     adds: 63050.0,
     shares: 38510.0,
     second: 2.6,
+    each: 0.08,
     sums: 3.5e6,
     powers: [4.422, 3.088],
     pace: [
@@ -137,6 +138,7 @@ const H200: Parameters = Parameters {
     adds: 65410.0,
     shares: 33930.0,
     second: 2.6,
+    each: 0.08,
     sums: 3.5e6,
     powers: [2.895, 2.948],
     pace: [
