@@ -65,6 +65,7 @@ fn programs() -> Vec<Program> {
 }
 
 /// A launch that a wrong program is executed with beside the right one.
+#[derive(Clone, Copy)]
 struct Case {
     steps: i64,
     ragged: bool,
@@ -140,8 +141,9 @@ fn spread(arguments: &[Argument], floats: Floats, seed: u64) {
 type Outcome = (Vec<String>, Vec<Vec<u8>>);
 
 /// A case of one program: its arguments, and what its tensors hold before each execution.
-struct Launch<'c> {
-    case: &'c Case,
+struct Launch {
+    case: Case,
+    most_steps: u64,
     arguments: Vec<Argument>,
     before: Vec<Vec<u8>>,
 }
@@ -154,16 +156,22 @@ fn bytes(argument: &Argument) -> Vec<u8> {
     bytes
 }
 
-impl<'c> Launch<'c> {
+impl Launch {
     /// `None` where the program has no such launch.
-    fn new(program: &Program, case: &'c Case) -> Option<Launch<'c>> {
+    fn new(program: &Program, case: Case) -> Option<Launch> {
         let arguments = small_launch(program, case.steps, case.ragged, case.contents)?;
         if case.floats != Floats::Plain {
             let seed = if let Contents::Random(seed) = case.contents { seed } else { case.steps as u64 };
             spread(&arguments, case.floats, seed);
         }
         let before = arguments.iter().map(bytes).collect();
-        Some(Launch { case, arguments, before })
+        let most_steps = if case.blocks.is_some() { 1_000_000 } else { 2_000_000 };
+        Some(Launch { case, most_steps, arguments, before })
+    }
+
+    /// Bytes of each tensor.
+    fn sizes(&self) -> Vec<usize> {
+        self.before.iter().map(Vec::len).collect()
     }
 
     /// What an execution in some order comes to; `None` where it was stopped.
@@ -179,7 +187,7 @@ impl<'c> Launch<'c> {
             copies,
             seed,
             clusters: 1,
-            step_limit: if self.case.blocks.is_some() { 1_000_000 } else { 2_000_000 },
+            step_limit: self.most_steps,
             most_clusters: self.case.blocks,
             max_reports: 1000,
             ..CheckedOptions::default()
@@ -205,7 +213,8 @@ impl<'c> Launch<'c> {
 
 /// Mistakes that change nothing but what comes after what: an execution that orders every two accesses that conflict does what the right
 /// program does.
-const ORDERS: [&str; 8] = [
+const ORDERS: [&str; 9] = [
+    "`arrive and expect` is counted by the next stage",
     "`barrier` is left out",
     "`named barrier` is left out",
     "`async commit` is left out",
@@ -222,8 +231,9 @@ const LENGTHS: [(i64, bool); 6] = [(64, false), (192, false), (320, false), (512
 /// Of some wrong programs, those of which no launch needs what was left out or moved: in each, whatever the order of warps and of copies,
 /// every two accesses that conflict are ordered by something else (the simulator's clocks say so of an execution whatever happened to run
 /// first), no copy is used in flight, nobody waits for ever, and the results are the right ones. That says something of other launches only
-/// where these come to everything that synchronises or shares memory; or where the program is of one launch.
-fn keep_order(right: &Program, mut wrong: Vec<(usize, &Program)>) -> Vec<usize> {
+/// where these come to everything that synchronises or shares memory; or where the program is of one launch. And those that an order shows
+/// to be wrong.
+fn keep_order(right: &Program, mut wrong: Vec<(usize, &Program)>) -> BTreeMap<usize, Verdict> {
     let seeded = Schedule::Seeded { resident_blocks: 3 };
     let orders = [(seeded, Copies::Early, 1), (seeded, Copies::Late, 2), (Schedule::InOrder, Copies::Early, 3)];
     let marked = marked_everywhere(right);
@@ -233,21 +243,38 @@ fn keep_order(right: &Program, mut wrong: Vec<(usize, &Program)>) -> Vec<usize> 
     let contents =
         if has_tables { vec![Contents::Random(7), Contents::Ascending(200)] } else { vec![Contents::Random(7)] };
     let cases = LENGTHS.iter().flat_map(|(steps, ragged)| contents.iter().map(|contents| (*steps, *ragged, *contents)));
-    let mut is_executed = false;
+    let (mut is_executed, mut launches, mut shown) = (false, Vec::new(), Vec::new());
+    let is_one_launch = is_one_launch(right);
     for (steps, ragged, contents) in cases {
         let case = case(steps, ragged, contents, Floats::Plain, None);
-        let Some(launch) = Launch::new(right, &case) else { continue };
+        let Some(mut launch) =
+            Launch::new(right, case).filter(|launch| !launches.contains(&(launch.sizes(), contents)))
+        else {
+            continue;
+        };
+        launches.push((launch.sizes(), contents));
+        if is_one_launch {
+            launch.most_steps = 30_000_000;
+        }
         let Some((expected, reached)) = launch.execute_marked(&marked) else { continue };
         is_executed = true;
         come_to.iter_mut().zip(reached).for_each(|(all, here)| *all |= here);
         let is_right = |program, order| launch.execute_in(program, order).as_ref() == Some(&expected);
-        wrong.retain(|(_, program)| orders.into_iter().all(|order| is_right(program, order)));
+        wrong.retain(|(which, program)| {
+            let differs = orders.into_iter().find(|order| !is_right(program, *order));
+            if differs.is_some_and(|order| is_right(right, order)) {
+                shown.push(*which);
+            }
+            differs.is_none()
+        });
         if wrong.is_empty() {
             break;
         }
     }
-    let comes_to_all = come_to.iter().all(|reached| *reached) || is_one_launch(right);
-    wrong.into_iter().filter(|_| comes_to_all && is_executed).map(|(which, _)| which).collect()
+    let comes_to_all = is_one_launch || come_to.iter().all(|reached| *reached);
+    let equal = wrong.into_iter().filter(|_| comes_to_all && is_executed);
+    let shown = shown.into_iter().map(|which| (which, Verdict::Shown));
+    equal.map(|(which, _)| (which, Verdict::Equal)).chain(shown).collect()
 }
 
 /// Whether the checks leave every extent one value, and there is no other number that a launch could choose.
@@ -287,7 +314,7 @@ fn judge(program: &Program, mistakes: &[&Mistake]) -> Vec<Verdict> {
     let mut reached = vec![false; marked.count];
     // Of a program that has too much to do in one long launch no other is tried.
     let mut is_too_long = false;
-    for case in &CASES {
+    for case in CASES {
         let is_long = case.steps == LONG;
         if verdicts.iter().all(Option::is_some) || is_long && is_too_long {
             continue;
@@ -311,15 +338,19 @@ fn judge(program: &Program, mistakes: &[&Mistake]) -> Vec<Verdict> {
     };
     let is_of_order = |which: &usize| ORDERS.contains(&mistakes[*which].text.as_str()) && is_reached(*which);
     let orders: Vec<_> = (0..wrong.len()).filter(open).filter(is_of_order).map(|w| (w, &wrong[w])).collect();
-    let keep_order = if orders.is_empty() { Vec::new() } else { keep_order(program, orders) };
+    let by_order = if orders.is_empty() { BTreeMap::new() } else { keep_order(program, orders) };
     let of_rest = |(which, verdict): (usize, &Option<Verdict>)| {
         let mistake = mistakes[which];
-        let is_equal = moves_over_registers(program, mistake) || exchanges_alike(program, mistake);
-        verdict.unwrap_or(match is_reached(which) {
-            _ if is_equal || keep_order.contains(&which) => Verdict::Equal,
+        // The verifier looks for accesses on every path between one fence and the next product: without them none is needed.
+        let is_equal = moves_over_registers(program, mistake)
+            || exchanges_alike(program, mistake)
+            || mistake.text == "`wgmma fence` is left out";
+        let rest = match is_reached(which) {
+            _ if is_equal => Verdict::Equal,
             false => Verdict::Unreached,
             true => Verdict::Unnoticed,
-        })
+        };
+        verdict.or(by_order.get(&which).copied()).unwrap_or(rest)
     };
     verdicts.iter().enumerate().map(of_rest).collect()
 }

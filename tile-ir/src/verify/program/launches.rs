@@ -257,6 +257,26 @@ impl<'p> Search<'p> {
                 };
             }
         }
+        if self.wanted.ragged { found } else { self.stretched(found) }
+    }
+
+    /// Each block given more of what an extent is divided by: `rows` of `N` where there are `ceil_div(N, rows)` blocks, with as many blocks
+    /// as before.
+    fn stretched(&self, mut found: Extents) -> Extents {
+        let count = |extents: &Extents| (self.blocks(extents), self.tiles(extents));
+        let (scalars, dims): (Vec<Unknown>, Vec<Unknown>) =
+            self.unknowns.iter().partition(|unknown| matches!(unknown, Unknown::Scalar(_)));
+        for scalar in scalars.into_iter().filter(|scalar| self.counts(&found, *scalar)).collect::<Vec<_>>() {
+            let (before, blocks) = (count(&found), self.blocks(&found).unwrap_or(1));
+            let each = dims.iter().flat_map(|dim| self.numbers.iter().map(move |number| (*dim, *number)));
+            let tries = each
+                .map(|(dim, number)| self.with(&self.with(&found, scalar, number), dim, number.saturating_mul(blocks)));
+            let best = tries.filter(|extents| count(extents) == before && self.broken(extents) == 0);
+            let far = |extents: &Extents| (Self::number(extents, scalar) - self.wanted.steps).abs();
+            if let Some(best) = best.min_by_key(far).filter(|best| far(best) < far(&found)) {
+                found = best;
+            }
+        }
         found
     }
 
