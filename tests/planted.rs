@@ -17,7 +17,8 @@ use tile_ir::lowered::{HostExpr, ParameterKind, Program, ValueType};
 use tile_ir::sim::checked::{CheckedOptions, Copies, Schedule, run};
 use tile_ir::sim::{Argument, TensorArgument, numeric};
 use tile_ir::testing::plant::{
-    Family, Marked, Mistake, exchanges_alike, marked, marked_everywhere, mistakes, moves_over_registers, planted,
+    Family, Marked, Mistake, commits_without_copies, exchanges_alike, marked, marked_everywhere, mistakes,
+    moves_over_registers, planted,
 };
 use tile_ir::verify::program::{Contents, Effort, program as verify, small_launch};
 
@@ -213,7 +214,8 @@ impl Launch {
 
 /// Mistakes that change nothing but what comes after what: an execution that orders every two accesses that conflict does what the right
 /// program does.
-const ORDERS: [&str; 9] = [
+const ORDERS: [&str; 10] = [
+    "`fence proxy async` is left out",
     "`arrive and expect` is counted by the next stage",
     "`barrier` is left out",
     "`named barrier` is left out",
@@ -344,6 +346,7 @@ fn judge(program: &Program, mistakes: &[&Mistake]) -> Vec<Verdict> {
         // The verifier looks for accesses on every path between one fence and the next product: without them none is needed.
         let is_equal = moves_over_registers(program, mistake)
             || exchanges_alike(program, mistake)
+            || commits_without_copies(program, mistake)
             || mistake.text == "`wgmma fence` is left out";
         let rest = match is_reached(which) {
             _ if is_equal => Verdict::Equal,

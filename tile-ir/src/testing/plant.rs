@@ -4,6 +4,7 @@
 //! own; a seed draws among them.
 
 use super::alike::is_alike;
+use super::commits::commits_nothing;
 use crate::ir::{AccessMode, ShuffleKind, SpanId};
 use crate::lowered::visit::any;
 use crate::lowered::*;
@@ -377,6 +378,12 @@ pub fn moves_over_registers(program: &Program, mistake: &Mistake) -> bool {
 pub fn exchanges_alike(program: &Program, mistake: &Mistake) -> bool {
     let shuffle = found(&program.body, mistake.at).map(|(kind, _)| kind);
     shuffle.is_some_and(|kind| matches!(kind, OpKind::Shuffle { .. }) && is_alike(program, kind))
+}
+
+/// Whether the mistake is in a commit that is executed only where the program makes no asynchronous copy.
+pub fn commits_without_copies(program: &Program, mistake: &Mistake) -> bool {
+    let commit = found(&program.body, mistake.at).map(|(kind, _)| kind);
+    commit.is_some_and(|kind| *kind == OpKind::AsyncCommit && commits_nothing(program, kind))
 }
 
 /// An assertion that never holds, at a place of its own: the simulator says one thing a place.
