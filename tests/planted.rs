@@ -411,6 +411,6 @@ fn planted_mistakes_are_found() {
     let verified = of_protocol(|verdict| verdict == Verdict::Verified);
     let wrong = of_protocol(|verdict| verdict != Verdict::Equal);
     assert!(10 * verified >= 9 * wrong, "{verified} of {wrong} mistakes of the protocol");
-    // Most of these are in branches that no launch comes to; none is known to be right.
-    assert!(unnoticed.len() * 20 <= count * 3, "{} of {count} go unnoticed", unnoticed.len());
+    // Four of 500 with seed 1, among 60 perhaps one.
+    assert!(unnoticed.len() * 100 <= count * 3, "{} of {count} go unnoticed", unnoticed.len());
 }
