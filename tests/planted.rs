@@ -9,14 +9,16 @@ mod kernels;
 #[path = "nvrtc/products.rs"]
 mod products;
 
-use std::collections::{BTreeMap, BTreeSet};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
 use tile_ir::ir::{BinaryOp, DtypeClass, EntityRef, Instance, Kernel, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostExpr, ParameterKind, Program, ValueType};
 use tile_ir::sim::checked::{CheckedOptions, Copies, Schedule, run};
 use tile_ir::sim::{Argument, TensorArgument, numeric};
 use tile_ir::testing::plant::{
-    Family, Mistake, exchanges_alike, marked, marked_everywhere, marked_inside, mistakes, moves_over_registers, planted,
+    Family, Marked, Mistake, commits_without_copies, exchanges_alike, marked, marked_everywhere, mistakes,
+    moves_over_registers, planted,
 };
 use tile_ir::verify::program::{Contents, Effort, program as verify, small_launch};
 
@@ -64,6 +66,7 @@ fn programs() -> Vec<Program> {
 }
 
 /// A launch that a wrong program is executed with beside the right one.
+#[derive(Clone, Copy)]
 struct Case {
     steps: i64,
     ragged: bool,
@@ -138,70 +141,82 @@ fn spread(arguments: &[Argument], floats: Floats, seed: u64) {
 /// What an execution finds, and what tensors hold afterwards.
 type Outcome = (Vec<String>, Vec<Vec<u8>>);
 
-/// What an execution comes to; `None` where there is no such launch or it was stopped.
-fn execute_in(program: &Program, case: &Case, order: (Schedule, Copies, u64)) -> Option<Outcome> {
-    let arguments = small_launch(program, case.steps, case.ragged, case.contents)?;
-    if case.floats != Floats::Plain {
-        let seed = if let Contents::Random(seed) = case.contents { seed } else { case.steps as u64 };
-        spread(&arguments, case.floats, seed);
+/// A case of one program: its arguments, and what its tensors hold before each execution.
+struct Launch {
+    case: Case,
+    most_steps: u64,
+    arguments: Vec<Argument>,
+    before: Vec<Vec<u8>>,
+}
+
+/// What a tensor holds.
+fn bytes(argument: &Argument) -> Vec<u8> {
+    let Argument::Tensor(tensor) = argument else { return Vec::new() };
+    let mut bytes = vec![0; tensor.memory.len()];
+    tensor.memory.read(0, &mut bytes).expect("its own bytes");
+    bytes
+}
+
+impl Launch {
+    /// `None` where the program has no such launch.
+    fn new(program: &Program, case: Case) -> Option<Launch> {
+        let arguments = small_launch(program, case.steps, case.ragged, case.contents)?;
+        if case.floats != Floats::Plain {
+            let seed = if let Contents::Random(seed) = case.contents { seed } else { case.steps as u64 };
+            spread(&arguments, case.floats, seed);
+        }
+        let before = arguments.iter().map(bytes).collect();
+        let most_steps = if case.blocks.is_some() { 1_000_000 } else { 2_000_000 };
+        Some(Launch { case, most_steps, arguments, before })
     }
-    let (schedule, copies, seed) = order;
-    let options = CheckedOptions {
-        schedule,
-        copies,
-        seed,
-        clusters: 1,
-        step_limit: if case.blocks.is_some() { 1_000_000 } else { 2_000_000 },
-        most_clusters: case.blocks,
-        max_reports: 1000,
-        ..CheckedOptions::default()
-    };
-    let report = run(program, &arguments, &options).ok().filter(|report| report.stopped.is_none())?;
-    let bytes = |argument: &Argument| match argument {
-        Argument::Tensor(tensor) => {
-            let mut bytes = vec![0; tensor.memory.len()];
-            tensor.memory.read(0, &mut bytes).expect("its own bytes");
-            bytes
+
+    /// Bytes of each tensor.
+    fn sizes(&self) -> Vec<usize> {
+        self.before.iter().map(Vec::len).collect()
+    }
+
+    /// What an execution in some order comes to; `None` where it was stopped.
+    fn execute_in(&self, program: &Program, order: (Schedule, Copies, u64)) -> Option<Outcome> {
+        for (argument, before) in self.arguments.iter().zip(&self.before) {
+            if let Argument::Tensor(tensor) = argument {
+                tensor.memory.write(0, before).expect("its own bytes");
+            }
         }
-        Argument::Scalar(_) | Argument::Absent => Vec::new(),
-    };
-    let found = report.diagnostics.iter().map(|d| format!("{} {}", d.code, d.message)).collect();
-    Some((found, arguments.iter().map(bytes).collect()))
-}
+        let (schedule, copies, seed) = order;
+        let options = CheckedOptions {
+            schedule,
+            copies,
+            seed,
+            clusters: 1,
+            step_limit: self.most_steps,
+            most_clusters: self.case.blocks,
+            max_reports: 1000,
+            ..CheckedOptions::default()
+        };
+        let report = run(program, &self.arguments, &options).ok().filter(|report| report.stopped.is_none())?;
+        let found = report.diagnostics.iter().map(|d| format!("{} {}", d.code, d.message)).collect();
+        Some((found, self.arguments.iter().map(bytes).collect()))
+    }
 
-fn execute(program: &Program, case: &Case) -> Option<Outcome> {
-    execute_in(program, case, (Schedule::InOrder, Copies::Late, 0))
-}
+    fn execute(&self, program: &Program) -> Option<Outcome> {
+        self.execute_in(program, (Schedule::InOrder, Copies::Late, 0))
+    }
 
-/// Whether executing the wrong program shows that it is wrong. Of a program that has too much to do in one long launch no other is tried.
-fn shows(right: &Program, wrong: &Program) -> bool {
-    let mut is_too_long = false;
-    CASES.iter().any(|case| {
-        let is_long = case.steps == LONG;
-        if is_long && is_too_long {
-            return false;
-        }
-        let expected = execute(right, case);
-        is_too_long |= is_long && expected.is_none();
-        expected.is_some_and(|expected| execute(wrong, case) != Some(expected))
-    })
-}
-
-/// Whether any of the launches comes to where the mistake is; of a ring that begins again at another stage, to where it begins.
-fn reaches(program: &Program, mistake: &Mistake) -> bool {
-    let marked = if mistake.text.starts_with("a ring begins again") {
-        marked_inside(program, mistake)
-    } else {
-        marked(program, mistake)
-    };
-    CASES
-        .iter()
-        .any(|case| execute(&marked, case).is_some_and(|(found, _)| found.iter().any(|f| f.starts_with("TK0901"))))
+    /// What the program comes to, and which of the marks in its copy it comes to.
+    fn execute_marked(&self, marked: &Marked) -> Option<(Outcome, Vec<bool>)> {
+        let (found, tensors) = self.execute(&marked.program)?;
+        let is_mark = |text: &String| text.starts_with("TK0901") && text.contains("mark ");
+        let (marks, found): (Vec<String>, Vec<String>) = found.into_iter().partition(is_mark);
+        let reached = |mark| marks.iter().any(|text| text.contains(&format!("mark {mark};")));
+        Some(((found, tensors), (0..marked.count).map(reached).collect()))
+    }
 }
 
 /// Mistakes that change nothing but what comes after what: an execution that orders every two accesses that conflict does what the right
 /// program does.
-const ORDERS: [&str; 8] = [
+const ORDERS: [&str; 10] = [
+    "`fence proxy async` is left out",
+    "`arrive and expect` is counted by the next stage",
     "`barrier` is left out",
     "`named barrier` is left out",
     "`async commit` is left out",
@@ -215,33 +230,53 @@ const ORDERS: [&str; 8] = [
 /// Lengths of loops that are executed to see whether the order is kept: of one iteration, of less than a ring's stages, of several rounds.
 const LENGTHS: [(i64, bool); 6] = [(64, false), (192, false), (320, false), (512, false), (264, true), (1000, true)];
 
-/// Whether no launch needs what was left out or moved: in each, whatever the order of warps and of copies, every two accesses that
-/// conflict are ordered by something else (the simulator's clocks say so of an execution whatever happened to run first), no copy is
-/// used in flight, nobody waits for ever, and the results are the right ones. That says something of other launches only where these come
-/// to everything that synchronises or shares memory; or where the program is of one launch.
-fn keeps_order(right: &Program, wrong: &Program) -> bool {
+/// Of some wrong programs, those of which no launch needs what was left out or moved: in each, whatever the order of warps and of copies,
+/// every two accesses that conflict are ordered by something else (the simulator's clocks say so of an execution whatever happened to run
+/// first), no copy is used in flight, nobody waits for ever, and the results are the right ones. That says something of other launches only
+/// where these come to everything that synchronises or shares memory; or where the program is of one launch. And those that an order shows
+/// to be wrong.
+fn keep_order(right: &Program, mut wrong: Vec<(usize, &Program)>) -> BTreeMap<usize, Verdict> {
     let seeded = Schedule::Seeded { resident_blocks: 3 };
     let orders = [(seeded, Copies::Early, 1), (seeded, Copies::Late, 2), (Schedule::InOrder, Copies::Early, 3)];
-    let (marked, lists) = marked_everywhere(right);
-    let mut come_to = BTreeSet::new();
+    let marked = marked_everywhere(right);
+    let mut come_to = vec![false; marked.count];
     // The contents of integers differ where there are any.
     let has_tables = right.tensors.iter().any(|tensor| tensor.dtype.is_whole());
     let contents =
         if has_tables { vec![Contents::Random(7), Contents::Ascending(200)] } else { vec![Contents::Random(7)] };
     let cases = LENGTHS.iter().flat_map(|(steps, ragged)| contents.iter().map(|contents| (*steps, *ragged, *contents)));
-    let cases: Vec<Case> = cases.map(|(steps, ragged, c)| case(steps, ragged, c, Floats::Plain, None)).collect();
-    let mut expected = Vec::new();
-    for case in &cases {
-        let Some((found, bytes)) = execute(&marked, case) else { continue };
-        come_to.extend((0..lists).filter(|list| found.iter().any(|f| f.contains(&format!("list {list};")))));
-        let found: Vec<String> = found.into_iter().filter(|f| !f.starts_with("TK0901")).collect();
-        expected.push((case, (found, bytes)));
+    let (mut is_executed, mut launches, mut shown) = (false, Vec::new(), Vec::new());
+    let is_one_launch = is_one_launch(right);
+    for (steps, ragged, contents) in cases {
+        let case = case(steps, ragged, contents, Floats::Plain, None);
+        let Some(mut launch) =
+            Launch::new(right, case).filter(|launch| !launches.contains(&(launch.sizes(), contents)))
+        else {
+            continue;
+        };
+        launches.push((launch.sizes(), contents));
+        if is_one_launch {
+            launch.most_steps = 30_000_000;
+        }
+        let Some((expected, reached)) = launch.execute_marked(&marked) else { continue };
+        is_executed = true;
+        come_to.iter_mut().zip(reached).for_each(|(all, here)| *all |= here);
+        let is_right = |program, order| launch.execute_in(program, order).as_ref() == Some(&expected);
+        wrong.retain(|(which, program)| {
+            let differs = orders.into_iter().find(|order| !is_right(program, *order));
+            if differs.is_some_and(|order| is_right(right, order)) {
+                shown.push(*which);
+            }
+            differs.is_none()
+        });
+        if wrong.is_empty() {
+            break;
+        }
     }
-    let comes_to_all = come_to.len() == lists || is_one_launch(right);
-    let is_right = |(case, expected): &(&Case, Outcome)| {
-        orders.into_iter().all(|order| execute_in(wrong, case, order).as_ref() == Some(expected))
-    };
-    comes_to_all && !expected.is_empty() && expected.iter().all(is_right)
+    let comes_to_all = is_one_launch || come_to.iter().all(|reached| *reached);
+    let equal = wrong.into_iter().filter(|_| comes_to_all && is_executed);
+    let shown = shown.into_iter().map(|which| (which, Verdict::Shown));
+    equal.map(|(which, _)| (which, Verdict::Equal)).chain(shown).collect()
 }
 
 /// Whether the checks leave every extent one value, and there is no other number that a launch could choose.
@@ -258,70 +293,124 @@ fn is_one_launch(program: &Program) -> bool {
     (0..program.dims.len()).all(fixed) && !program.params.iter().any(is_number)
 }
 
-/// Whether the program is shown to be right with the mistake in it.
-fn is_equal(program: &Program, mistake: &Mistake, wrong: &Program) -> bool {
-    moves_over_registers(program, mistake)
-        || exchanges_alike(program, mistake)
-        || ORDERS.contains(&mistake.text.as_str()) && reaches(program, mistake) && keeps_order(program, wrong)
+/// What becomes of a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    /// The verifier refuses the program.
+    Verified,
+    /// An execution finds something, or its results are others.
+    Shown,
+    /// The program is shown to be right with the mistake in it.
+    Equal,
+    /// No launch comes to where the mistake is; of a ring that begins again at another stage, to where it begins.
+    Unreached,
+    Unnoticed,
 }
 
-#[derive(Default)]
-struct Count {
-    planted: usize,
-    verified: usize,
-    shown: usize,
-    equal: usize,
-    unreached: usize,
+/// What becomes of mistakes in one program, each by itself.
+fn judge(program: &Program, mistakes: &[&Mistake]) -> Vec<Verdict> {
+    let wrong: Vec<Program> = mistakes.iter().map(|mistake| planted(program, mistake)).collect();
+    let found = |wrong: &Program| verify(wrong, Effort::Test).is_err().then_some(Verdict::Verified);
+    let mut verdicts: Vec<Option<Verdict>> = wrong.iter().map(found).collect();
+    let marked = marked(program, mistakes);
+    let mut reached = vec![false; marked.count];
+    // Of a program that has too much to do in one long launch no other is tried.
+    let mut is_too_long = false;
+    for case in CASES {
+        let is_long = case.steps == LONG;
+        if verdicts.iter().all(Option::is_some) || is_long && is_too_long {
+            continue;
+        }
+        let launch = Launch::new(program, case);
+        let right = launch.as_ref().and_then(|launch| Some((launch, launch.execute_marked(&marked)?)));
+        is_too_long |= is_long && right.is_none();
+        let Some((launch, (expected, here))) = right else { continue };
+        reached.iter_mut().zip(&here).for_each(|(all, here)| *all |= here);
+        for (which, verdict) in verdicts.iter_mut().enumerate().filter(|(_, verdict)| verdict.is_none()) {
+            // Whoever does not come there does what the right program does.
+            if here[2 * which] && launch.execute(&wrong[which]).as_ref() != Some(&expected) {
+                *verdict = Some(Verdict::Shown);
+            }
+        }
+    }
+    let open = |which: &usize| verdicts[*which].is_none();
+    let is_reached = |which: usize| {
+        let begins_again = mistakes[which].text.starts_with("a ring begins again");
+        reached[2 * which + usize::from(begins_again)]
+    };
+    let is_of_order = |which: &usize| ORDERS.contains(&mistakes[*which].text.as_str()) && is_reached(*which);
+    let orders: Vec<_> = (0..wrong.len()).filter(open).filter(is_of_order).map(|w| (w, &wrong[w])).collect();
+    let by_order = if orders.is_empty() { BTreeMap::new() } else { keep_order(program, orders) };
+    let of_rest = |(which, verdict): (usize, &Option<Verdict>)| {
+        let mistake = mistakes[which];
+        // The verifier looks for accesses on every path between one fence and the next product: without them none is needed.
+        let is_equal = moves_over_registers(program, mistake)
+            || exchanges_alike(program, mistake)
+            || commits_without_copies(program, mistake)
+            || mistake.text == "`wgmma fence` is left out";
+        let rest = match is_reached(which) {
+            _ if is_equal => Verdict::Equal,
+            false => Verdict::Unreached,
+            true => Verdict::Unnoticed,
+        };
+        verdict.or(by_order.get(&which).copied()).unwrap_or(rest)
+    };
+    verdicts.iter().enumerate().map(of_rest).collect()
 }
 
 #[test]
 fn planted_mistakes_are_found() {
     let (count, seed) = (setting("PLANTED", 60), setting("PLANTED_SEED", 1));
     let programs = programs();
-    let mut by_family: BTreeMap<Family, Vec<(&Program, Mistake)>> = BTreeMap::new();
-    for program in &programs {
+    let mut by_family: BTreeMap<Family, Vec<(usize, Mistake)>> = BTreeMap::new();
+    for (which, program) in programs.iter().enumerate() {
         for mistake in mistakes(program) {
-            by_family.entry(mistake.family).or_default().push((program, mistake));
+            by_family.entry(mistake.family).or_default().push((which, mistake));
         }
     }
     let total: usize = by_family.values().map(Vec::len).sum();
     let mut random = Random(seed as u64);
-    let mut counts: BTreeMap<Family, Count> = BTreeMap::new();
-    let mut unnoticed = Vec::new();
-    let mut left_to_execution = Vec::new();
     let families: Vec<Family> = by_family.keys().copied().collect();
-    for drawn in 0..count {
-        let family = families[drawn % families.len()];
-        let all = &by_family[&family];
+    // Those of one program together: what the right program does is found out once.
+    let mut drawn: BTreeMap<usize, Vec<&Mistake>> = BTreeMap::new();
+    for family in families.iter().cycle().take(count) {
+        let all = &by_family[family];
         let (program, mistake) = &all[random.below(all.len())];
-        let wrong = planted(program, mistake);
-        let count = counts.entry(family).or_default();
-        count.planted += 1;
-        if verify(&wrong, Effort::Test).is_err() {
-            count.verified += 1;
-        } else if shows(program, &wrong) {
-            count.shown += 1;
-            if family.is_protocol() {
-                left_to_execution.push(format!("{} for {}: {mistake}", program.name, program.target));
-            }
-        } else if is_equal(program, mistake, &wrong) {
-            count.equal += 1;
-        } else if !reaches(program, mistake) {
-            count.unreached += 1;
-        } else {
-            unnoticed.push(format!("{} for {}: {mistake}", program.name, program.target));
+        drawn.entry(*program).or_default().push(mistake);
+    }
+    let drawn: Vec<(&Program, Vec<&Mistake>)> =
+        drawn.into_iter().map(|(program, mistakes)| (&programs[program], mistakes)).collect();
+    let judged = drawn.par_iter().with_max_len(1).flat_map_iter(|(program, mistakes)| {
+        let verdicts = judge(program, mistakes);
+        mistakes.iter().zip(verdicts).map(|(mistake, verdict)| (*program, *mistake, verdict))
+    });
+    let judged: Vec<(&Program, &Mistake, Verdict)> = judged.collect();
+    let mut counts: BTreeMap<(Family, Verdict), usize> = BTreeMap::new();
+    let (mut left_to_execution, mut unnoticed) = (Vec::new(), Vec::new());
+    for (program, mistake, verdict) in judged {
+        *counts.entry((mistake.family, verdict)).or_default() += 1;
+        let text = || format!("{} for {}: {mistake}", program.name, program.target);
+        match verdict {
+            Verdict::Shown if mistake.family.is_protocol() => left_to_execution.push(text()),
+            Verdict::Unnoticed => unnoticed.push(text()),
+            Verdict::Verified | Verdict::Shown | Verdict::Equal | Verdict::Unreached => {}
         }
     }
     println!("{total} mistakes in {} programs; {count} drawn with seed {seed}", programs.len());
-    for (family, Count { planted, verified, shown, equal, unreached }) in &counts {
-        let others = format!("{equal} equal, {unreached} where no launch comes");
-        println!("{family:?}: {planted} planted, {verified} by the verifier, {shown} by execution, {others}");
+    for ((family, verdict), count) in &counts {
+        println!("{family:?}: {count} {verdict:?}");
     }
     println!("left to execution: {left_to_execution:#?}\nunnoticed: {unnoticed:#?}");
-    let protocol = || counts.iter().filter(|(family, _)| family.is_protocol()).map(|(_, count)| count);
-    let sum = |f: fn(&Count) -> usize| protocol().map(f).sum::<usize>();
-    let (planted, verified, equal) = (sum(|c| c.planted), sum(|c| c.verified), sum(|c| c.equal));
-    assert!(10 * verified >= 9 * (planted - equal), "{verified} of {planted} mistakes of the protocol, {equal} equal");
-    // Most of these are in branches that no launch comes to; none is known to be right.
-    assert!(unnoticed.len() * 20 <= count * 3, "{} of {count} go unnoticed", unnoticed.len());
+    let of_protocol = |is: fn(Verdict) -> bool| -> usize {
+        counts
+            .iter()
+            .filter(|((family, verdict), _)| family.is_protocol() && is(*verdict))
+            .map(|(_, count)| count)
+            .sum()
+    };
+    let verified = of_protocol(|verdict| verdict == Verdict::Verified);
+    let wrong = of_protocol(|verdict| verdict != Verdict::Equal);
+    assert!(10 * verified >= 9 * wrong, "{verified} of {wrong} mistakes of the protocol");
+    // Four of 500 with seed 1, among 60 perhaps one.
+    assert!(unnoticed.len() * 100 <= count * 3, "{} of {count} go unnoticed", unnoticed.len());
 }

@@ -2,6 +2,7 @@
 //! last two.
 
 mod alike;
+mod commits;
 pub mod indices;
 pub mod plant;
 pub mod text;

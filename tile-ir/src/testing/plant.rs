@@ -4,6 +4,7 @@
 //! own; a seed draws among them.
 
 use super::alike::is_alike;
+use super::commits::commits_nothing;
 use crate::ir::{AccessMode, ShuffleKind, SpanId};
 use crate::lowered::visit::any;
 use crate::lowered::*;
@@ -75,8 +76,6 @@ enum Change {
     Unguard,
     /// What is added to a tensor replaces what is there.
     Replace,
-    /// Nothing is wrong, but whoever comes here says so.
-    Mark,
 }
 
 /// A number of an operation.
@@ -299,34 +298,47 @@ pub fn planted(program: &Program, mistake: &Mistake) -> Program {
     program
 }
 
-/// The program with an assertion that never holds before the operation that the mistake is in: an execution that comes there finds
-/// [`Code::ASSERT`](crate::diag::Code::ASSERT).
-pub fn marked(program: &Program, mistake: &Mistake) -> Program {
-    planted(program, &Mistake { change: Change::Mark, ..mistake.clone() })
+/// A program with assertions that never hold, which change nothing else: an execution that comes to number 3 finds
+/// [`Code::ASSERT`](crate::diag::Code::ASSERT) with the message `mark 3;`.
+pub struct Marked {
+    /// The program.
+    pub program: Program,
+    /// How many assertions.
+    pub count: usize,
 }
 
-/// The program with an assertion that never holds before the first operation inside the one that the mistake is in: where a ring begins again.
-pub fn marked_inside(program: &Program, mistake: &Mistake) -> Program {
-    planted(program, &Mistake { change: Change::Mark, at: mistake.at + 1, ..mistake.clone() })
+/// A program with two marks for each mistake, in their order: before the operation that the mistake is in, and before the one after that
+/// in the order of the text, which is the first one inside where there is one.
+pub fn marked(program: &Program, mistakes: &[&Mistake]) -> Marked {
+    fn list(marked: &mut Program, ops: &mut Vec<Op>, places: &[usize], number: &mut usize) {
+        for mut op in std::mem::take(ops) {
+            let here = (0..places.len()).filter(|mark| places[*mark] == *number);
+            ops.extend(here.map(|number| mark(marked, number)));
+            *number += 1;
+            op.kind.bodies_mut().into_iter().for_each(|body| list(marked, body, places, number));
+            ops.push(op);
+        }
+    }
+    let mut program = program.clone();
+    let places: Vec<usize> = mistakes.iter().flat_map(|mistake| [mistake.at, mistake.at + 1]).collect();
+    let mut body = std::mem::take(&mut program.body);
+    list(&mut program, &mut body, &places, &mut 0);
+    program.body = body;
+    Marked { program, count: places.len() }
 }
 
-/// The program with an assertion that never holds, `list 0`, `list 1` and so on, in every list of operations that accesses memory of several
-/// threads or synchronises; and how many there are.
-pub fn marked_everywhere(program: &Program) -> (Program, usize) {
+/// A program with a mark in every list of operations that accesses memory of several threads or synchronises.
+pub fn marked_everywhere(program: &Program) -> Marked {
     let mut marked = program.clone();
     let (mut body, mut count) = (std::mem::take(&mut marked.body), 0);
     visit::each_list_mut(&mut body, &mut |ops| {
-        let Some(first) = ops.iter().find(|op| shares(program, &op.kind)) else { return };
-        let mut op = mark(&mut marked, first.span);
-        if let OpKind::Assert { message, .. } = op.kind {
-            marked.messages[message].text = format!("list {count};");
+        if ops.iter().any(|op| shares(program, &op.kind)) {
+            ops.insert(0, mark(&mut marked, count));
+            count += 1;
         }
-        op.span = SpanId::from_u32(count as u32);
-        ops.insert(0, op);
-        count += 1;
     });
     marked.body = body;
-    (marked, count)
+    Marked { program: marked, count }
 }
 
 /// Whether an operation synchronises, or accesses more than registers by itself.
@@ -368,11 +380,17 @@ pub fn exchanges_alike(program: &Program, mistake: &Mistake) -> bool {
     shuffle.is_some_and(|kind| matches!(kind, OpKind::Shuffle { .. }) && is_alike(program, kind))
 }
 
-/// An assertion that never holds.
-fn mark(program: &mut Program, span: SpanId) -> Op {
-    let ty = ValueType::BOOL;
+/// Whether the mistake is in a commit that is executed only where the program makes no asynchronous copy.
+pub fn commits_without_copies(program: &Program, mistake: &Mistake) -> bool {
+    let commit = found(&program.body, mistake.at).map(|(kind, _)| kind);
+    commit.is_some_and(|kind| *kind == OpKind::AsyncCommit && commits_nothing(program, kind))
+}
+
+/// An assertion that never holds, at a place of its own: the simulator says one thing a place.
+fn mark(program: &mut Program, number: usize) -> Op {
+    let (ty, span) = (ValueType::BOOL, SpanId::from_u32(number as u32));
     let cond = program.values.push(Value { kind: ValueKind::Int(0), ty, span });
-    let text = "reached".to_owned();
+    let text = format!("mark {number};");
     let message = program.messages.push(Message { kind: MessageKind::Assert, text, args: Vec::new(), span });
     Op { kind: OpKind::Assert { cond, message }, span }
 }
@@ -388,10 +406,6 @@ fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &m
                 Change::Later if at + 1 < ops.len() => ops.swap(at, at + 1),
                 Change::Earlier if at > 0 => ops.swap(at, at - 1),
                 Change::Later | Change::Earlier => {}
-                Change::Mark => {
-                    let mark = mark(program, ops[at].span);
-                    ops.insert(at, mark);
-                }
                 Change::Replace => {
                     if let OpKind::TensorStore { adds, .. } = &mut ops[at].kind {
                         *adds = false;

@@ -257,6 +257,26 @@ impl<'p> Search<'p> {
                 };
             }
         }
+        if self.wanted.ragged { found } else { self.stretched(found) }
+    }
+
+    /// Each block given more of what an extent is divided by: `rows` of `N` where there are `ceil_div(N, rows)` blocks, with as many blocks
+    /// as before.
+    fn stretched(&self, mut found: Extents) -> Extents {
+        let count = |extents: &Extents| (self.blocks(extents), self.tiles(extents));
+        let (scalars, dims): (Vec<Unknown>, Vec<Unknown>) =
+            self.unknowns.iter().partition(|unknown| matches!(unknown, Unknown::Scalar(_)));
+        for scalar in scalars.into_iter().filter(|scalar| self.counts(&found, *scalar)).collect::<Vec<_>>() {
+            let (before, blocks) = (count(&found), self.blocks(&found).unwrap_or(1));
+            let each = dims.iter().flat_map(|dim| self.numbers.iter().map(move |number| (*dim, *number)));
+            let tries = each
+                .map(|(dim, number)| self.with(&self.with(&found, scalar, number), dim, number.saturating_mul(blocks)));
+            let best = tries.filter(|extents| count(extents) == before && self.broken(extents) == 0);
+            let far = |extents: &Extents| (Self::number(extents, scalar) - self.wanted.steps).abs();
+            if let Some(best) = best.min_by_key(far).filter(|best| far(best) < far(&found)) {
+                found = best;
+            }
+        }
         found
     }
 
@@ -369,7 +389,13 @@ fn fill(memory: &Memory, dtype: Dtype, elements: usize, contents: Contents) -> O
             }
         }),
     };
-    (0..elements).try_for_each(|at| memory.set(at * dtype.bytes() as usize, dtype, bits(at)).ok())
+    // What no address is made of is the same again in each part of a large tensor: a prime of elements, so at other columns of its rows.
+    let width = dtype.bytes() as usize;
+    let distinct = if dtype.is_whole() { elements } else { elements.min(99_991) };
+    let bytes = (0..distinct).flat_map(|at| bits(at).to_le_bytes().into_iter().take(width));
+    let bytes: Vec<u8> = bytes.collect();
+    let starts = (0..elements * width).step_by(bytes.len().max(1));
+    starts.into_iter().try_for_each(|at| memory.write(at, &bytes[..bytes.len().min(elements * width - at)]).ok())
 }
 
 /// Whether the program has barriers in memory, whose phases say how far it went.

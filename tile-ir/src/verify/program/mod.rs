@@ -11,6 +11,7 @@
 //!   of arrays are inside them; shared arrays and mbarriers are aligned and inside the block's shared memory
 //! - every mbarrier is initialised, and a fence makes that visible to TMA
 //! - a tensor map is used for what it is made for: loads or stores; what TMA adds to a tensor is f32, as the tensor is
+//! - on every path, a product's registers have a fence between the thread's own accesses to them and the product
 //! - where a wait for the previous kernel divides a program, loads of every tensor are ordered with it
 //!
 //! The protocol is executed: the slice of the program that decides what it synchronises runs on the checked simulator, in small launches
@@ -19,11 +20,12 @@
 //! - bytes expected at an mbarrier are the bytes that its loads bring; arrivals are as many as were declared; each parity is waited
 //!   for once a phase; somebody can always go on
 //! - a stage is written only after its release, and read only after a wait for the phase that fills it
-//! - accumulators and operands in registers are touched only after a wait for their products; products have their fence, their
-//!   commit and their wait; what threads wrote has a proxy fence before TMA or tensor cores read it
+//! - accumulators and operands in registers are touched only after a wait for their products; products have their commit and
+//!   their wait; what threads wrote has a proxy fence before TMA or tensor cores read it
 //! - asynchronous copies and bulk groups are committed and waited for before what they bring is used, and before the block ends
 //! - every thread waits for the previous kernel before it touches what that kernel writes
 
+mod fences;
 mod launches;
 mod skeleton;
 mod structure;

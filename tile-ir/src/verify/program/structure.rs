@@ -22,7 +22,8 @@ pub(super) fn check(program: &Program) -> Result<(), Bug> {
     if let Some(tensor) = program.tensors.iter().find(|t| program.launch.dependent.is_some() && !t.ordered) {
         return bug(format!("loads of `{}` may move across the wait for the previous kernel", tensor.name));
     }
-    mbarriers(program).or_else(bug)
+    mbarriers(program).or_else(bug)?;
+    super::fences::check(program)
 }
 
 /// Checks the structure of a program that may have no place in shared memory and no waits for the previous kernel yet.
