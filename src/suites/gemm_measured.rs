@@ -83,16 +83,26 @@ mod tests {
         let random = include_str!("../../bench/results/gemm-random-fit-h200.json");
         let split = include_str!("../../bench/results/gemm-split-fit-h200.json");
         let clusters = include_str!("../../bench/results/gemm-cluster-fit-h200.json");
+        let drawn = [
+            include_str!("../../bench/results/gemm-random-65c20b1a-h200.json"),
+            include_str!("../../bench/results/gemm-random-7bc4e185-h200.json"),
+        ];
+        let partial = include_str!("../../bench/results/gemm-partial-fit-h200.json");
         // Of products in the second and third of these files the fastest choice copies an operand first, which is no candidate here.
         for (policy, json, shapes, most, far) in [
             (Policy::H200, random, 200, 1.05, 1.4),
             (Policy::H200, split, 50, 1.09, 1.85),
             (Policy::H200, clusters, 50, 1.06, 1.45),
-            (Policy::H200, FITTED_H200, 320, 1.02, 1.27),
+            (Policy::H200, FITTED_H200, 310, 1.02, 1.27),
+            (Policy::H200, partial, 50, 1.015, 1.09),
+            (Policy::H200, drawn[0], 59, 1.02, 1.17),
+            (Policy::H200, drawn[1], 59, 1.035, 1.24),
             (Policy::H100, FITTED_H100, 250, 1.02, 1.42),
             (Policy::H100, OTHERS_H100, 48, 1.035, 1.38),
         ] {
-            let rows = rows(json).unwrap();
+            // Splits whose sums a second launch adds are younger than most files: where one is chosen, `partial` and `drawn` have its time.
+            let mut rows = rows(json).unwrap();
+            rows.retain(|row| json != FITTED_H200 || !row.is_untimed(policy.parameters()));
             assert!(rows.len() > shapes, "{} shapes", rows.len());
             let (mean, worst) = mean_and_worst(rows.iter().map(|row| row.regret(policy.parameters()))).unwrap();
             assert!(mean < most && worst < far, "{policy:?}: {mean} in geometric mean, {worst} at most");

@@ -501,8 +501,7 @@ mod tests {
                 for epilogue in [false, true] {
                     let consts = split.consts(stored, epilogue);
                     // The kernel whose sums a second launch adds is of the operands' type alone.
-                    let is_one = |i: &tile_ir::ir::Instance| i.consts == consts && dtypes.starts_with(&i.dtypes);
-                    let found = kernel.instances.iter().any(is_one);
+                    let found = kernel.instances.iter().any(|i| i.consts == consts && dtypes.starts_with(&i.dtypes));
                     let is_cluster = split.adds == Adds::Cluster;
                     assert_eq!(found || is_cluster, split.has(stored) || is_cluster, "{split:?} {stored:?}");
                 }
