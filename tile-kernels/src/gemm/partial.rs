@@ -101,6 +101,18 @@ pub fn add_partial<T, U>(
     let fours = max(1, N / 4);
     let row = (block * 128 + t) / fours;
     let col = (block * 128 + t) % fours * 4;
+    // Asked for while the product still runs.
+    let mut asked = alloc_local::<T>([4]);
+    let mut shift = alloc_local::<f32>([4]);
+    clear(&mut shift);
+    if let Some(bias) = bias {
+        for v in vectorized(0..4) {
+            asked[v] = bias.masked([col + v]);
+        }
+        for v in unroll(0..4) {
+            shift[v] = asked[v].cast::<f32>();
+        }
+    }
     let mut sums = alloc_local::<f32>([4]);
     let mut read = alloc_local::<f32>([4]);
     let mut out = alloc_local::<U>([4]);
@@ -123,10 +135,7 @@ pub fn add_partial<T, U>(
         if beta != 0.0 {
             value += beta * out[v].cast::<f32>();
         }
-        if let Some(shift) = bias {
-            value += shift.masked([col + v]).cast::<f32>();
-        }
-        out[v] = activate(value, activation).cast::<U>();
+        out[v] = activate(value + shift[v], activation).cast::<U>();
     }
     for v in vectorized(0..4) {
         *c.masked_mut([row, col + v]) = out[v];

@@ -84,6 +84,8 @@ fn own(source: &Source, constants: &Constants<'_>, problem: &mut Problem) {
             scalars.push(("slots", 1 + scalar("slots") % constant("S")));
             vec![]
         }
+        "gemm_partial" => vec![("S", 1 + dim("S") % 5)],
+        "add_partial" => vec![("S", 1 + dim("S") % 20)],
         // A tile of few rows and columns has many parts, so that there are not more blocks than there is room for.
         "gemm_parts" => {
             let tiles = ceil(dim("M"), constant("BM")) * ceil(dim("N"), constant("BN"));
