@@ -2,7 +2,7 @@
 //! all of the device. (CUTLASS calls it parallel split-K.)
 //!
 //! The second launch costs some two us, and the sums are read and written once more, but all multiprocessors add, where the last block to
-//! arrive at a tile ([`gemm_slots`](fn@super::split::gemm_slots)) adds alone: so the tile may be large, and K in many parts. The sums are in
+//! arrive at a tile ([`gemm_slots`](struct@super::split::gemm_slots)) adds alone: so the tile may be large, and K in many parts. The sums are in
 //! scratch memory of the stream ([`Scratch`]), and are added in order: a launch gives the same bits every time.
 
 use super::Gemm;

@@ -235,7 +235,7 @@ pub enum Adds {
     Cluster,
     /// The last block to arrive at a tile: [`gemm_slots`].
     LastArriver,
-    /// All of the device, in a second launch: [`partial`](super::partial).
+    /// All of the device, in a second launch: [`partial`].
     SecondLaunch,
 }
 
