@@ -99,8 +99,6 @@ pub struct Parameters {
     pub turn: f64,
     /// Bytes a us that one block stores.
     pub store: f64,
-    /// How many times as long it takes to store a tile while the other warpgroup of a block stores or multiplies its own.
-    pub beside: f64,
     /// The part of a wave that counts whole, however few multiprocessors work in it: the others leave it power.
     pub last: f64,
     /// Bytes a us that memory gives at most.
@@ -139,7 +137,7 @@ pub struct Parameters {
 pub const INSTANCES: usize = TILES.len() + CLUSTERS.len() + SLOTS.len() + PARTIAL.len();
 
 /// Parameters of [`Parameters`] that all instances have in common, which are in front of the paces.
-pub const COMMON: usize = 37;
+pub const COMMON: usize = 36;
 
 impl Parameters {
     /// How many a fit changes.
@@ -151,12 +149,12 @@ impl Parameters {
             *self;
         let Parameters { lines: [l0, l1], sectors: [b0, b1], merged, fresh, thin, across: [a, b], turn, .. } = *self;
         let Parameters { store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, .. } = *self;
-        let Parameters { beside, second, each, sums, .. } = *self;
+        let Parameters { second, each, sums, .. } = *self;
         let [within, over] = self.powers;
         let common: [f64; COMMON] = [
             fixed, gather, p0, p1, p2, s0, s1, agree, port, shared, cache, l0, l1, b0, b1, merged, fresh, thin, a, b,
-            turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, beside, second, each, sums,
-            within, over,
+            turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, second, each, sums, within,
+            over,
         ];
         let mut row = [0.0; Parameters::COUNT];
         for (to, from) in row.iter_mut().zip(common.into_iter().chain(self.pace).chain(self.reach)) {
@@ -171,7 +169,7 @@ impl Parameters {
             row;
         let [thin, a, b, turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, rest @ ..] =
             rest;
-        let [beside, second, each, sums, within, over, rest @ ..] = rest;
+        let [second, each, sums, within, over, rest @ ..] = rest;
         let (paces, reaches) = rest.split_at(INSTANCES);
         let (mut pace, mut reach) = ([1.0; INSTANCES], [1.0; INSTANCES]);
         for (to, from) in pace.iter_mut().zip(paces).chain(reach.iter_mut().zip(reaches)) {
@@ -203,7 +201,6 @@ impl Parameters {
             arrive,
             adds,
             shares,
-            beside,
             second,
             each,
             sums,
@@ -379,7 +376,7 @@ impl Work {
         let multiplied = steps * self.step(p);
         let stored = (rows.min(m) * cols.min(n) * 2) as f64 / p.store;
         let compute = match self.takes_turns() {
-            true => filled * norm(&[multiplied, stored * p.beside + p.turn], p.powers[0]) + stored,
+            true => filled * norm(&[multiplied, stored + p.turn], p.powers[0]) + stored,
             false => filled * (multiplied + p.turn + stored) - p.turn,
         };
 
