@@ -5,8 +5,8 @@
 //! in an order that depends only on the shape and the instance. On Hopper, 16-bit operands whose rows begin at multiples of
 //! 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`; of any others, and on other devices, every
 //! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]). Where tiles are few,
-//! blocks share K: [`split`] and [`partial`] of what TMA fetches, [`parts`] of all else. Where that is expected to be faster, operands that TMA does not
-//! fetch are copied to where it does first ([`pack`]).
+//! blocks share K: [`split`] and [`partial`] of what TMA fetches, [`parts`] of all else. Where that is expected to be faster, operands
+//! that TMA does not fetch are copied to where it does first ([`pack`]).
 
 pub mod activation;
 pub mod batched;
@@ -197,7 +197,8 @@ fn launch<T: GemmElement<C>, C: Element>(
     }
 }
 
-/// Launches what a choice says of operands as they are. `behind`: as [`launch`] has it.
+/// Launches a product by a choice, of operands that are not copied. `behind`: where its second launch goes, if it has one, which has nothing but
+/// the first in front of it.
 #[track_caller]
 fn product<T: GemmElement<C>, C: Element>(
     on: &Place<'_>,

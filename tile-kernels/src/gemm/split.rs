@@ -1,7 +1,8 @@
 //! K split over blocks, where a shape has too few tiles to fill the device: [`gemm_cluster`] over the blocks of a cluster,
 //! which add their sums through distributed shared memory; [`gemm_slots`] over blocks that put their sums aside, which
-//! the last to arrive adds in order; and [`partial`] over blocks whose sums a second launch adds. All give the same bits at every launch. The first two take operands of 16 bits in every layout, and f32, one
-//! operand of it at least along K, of which the leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
+//! the last to arrive adds in order; and [`partial`] over blocks whose sums a second launch adds. All give the same bits at every
+//! launch. All take operands of 16 bits in every layout; the first two also f32, one operand of it at least along K, of which the
+//! leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
 
 use super::activation::activate;
 use super::choice::TILES;
@@ -380,10 +381,10 @@ impl Split {
     /// One of every kind of instance, each with some counts of slots, for tests.
     pub fn samples(tf32: bool) -> impl Iterator<Item = Split> {
         let [clusters, slots, partial] = kinds(tf32);
-        let slots = slots.iter().chain(partial).flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..*split }));
-        let slots =
-            slots.filter(|split| split.tile.1 < 128 || split.slots <= MOST[0] || split.adds == Adds::SecondLaunch);
-        clusters.iter().copied().chain(slots)
+        let slots = slots.iter().flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..*split }));
+        let slots = slots.filter(|split| split.tile.1 < 128 || split.slots <= MOST[0]);
+        let partial = partial.iter().flat_map(|split| [2, 11].map(|slots| Split { slots, ..*split }));
+        clusters.iter().copied().chain(slots).chain(partial)
     }
 
     /// Whether there is an instance for operands that are stored so.
