@@ -371,7 +371,7 @@ fn planted_mistakes_are_found() {
     let total: usize = by_family.values().map(Vec::len).sum();
     let mut random = Random(seed as u64);
     let families: Vec<Family> = by_family.keys().copied().collect();
-    // Those of one program together: what the right program does is found out once.
+    // Mistakes are grouped by the program that they are planted in, so that the right program is executed once a launch for all of them.
     let mut drawn: BTreeMap<usize, Vec<&Mistake>> = BTreeMap::new();
     for family in families.iter().cycle().take(count) {
         let all = &by_family[family];

@@ -53,49 +53,33 @@ fn every_instance_is_specialised() {
 /// lane, takes a sixth of them, other devices a third.
 #[test]
 fn a_cluster_adds_its_parts() {
-    for device in &devices() {
-        let share = if device.label() == "sim-checked" { 6 } else { 3 };
-        for (turn, shape) in [[13, 72, 264], [72, 136, 520], [136, 64, 8]].into_iter().enumerate() {
-            for (number, (split, tf32)) in samples().filter(|(split, _)| split.parts > 1).enumerate() {
-                for (place, stored) in LAYOUTS.into_iter().enumerate() {
-                    if split.has(stored) && (turn + number + place).is_multiple_of(share) {
-                        by_split(device, (split, tf32), shape, stored);
-                    }
-                }
-            }
-        }
-    }
+    by_samples(Adds::Cluster, &[[13, 72, 264], [72, 136, 520], [136, 64, 8]], [6, 3], 1);
 }
 
 /// By every tile, in every layout that it has, with as many slots as one instance takes and more; slots without a step among them. The
 /// checked simulator, which goes lane by lane, takes an eighth of them, other devices a quarter.
 #[test]
 fn the_last_arriver_adds_the_slots() {
-    for device in &devices() {
-        let share = if device.label() == "sim-checked" { 8 } else { 4 };
-        for (turn, shape) in [[16, 72, 264], [72, 136, 1032]].into_iter().enumerate() {
-            for (number, (split, tf32)) in samples().filter(|(split, _)| split.adds == Adds::LastArriver).enumerate() {
-                for (place, stored) in LAYOUTS.into_iter().enumerate() {
-                    if split.has(stored) && (turn + number + 3 * place).is_multiple_of(share) {
-                        by_split(device, (split, tf32), shape, stored);
-                    }
-                }
-            }
-        }
-    }
+    by_samples(Adds::LastArriver, &[[16, 72, 264], [72, 136, 1032]], [8, 4], 3);
 }
 
-/// By every tile, of operands that it divides and of others, in two to eleven parts, some without a step. The checked simulator, which goes
+/// By every tile, of operands that it divides and of others, in two and eleven parts, some without a step. The checked simulator, which goes
 /// lane by lane, takes a 24th of them, other devices an eighth.
 #[test]
 fn a_second_launch_adds_the_sums() {
+    by_samples(Adds::SecondLaunch, &[[16, 72, 264], [168, 136, 520]], [24, 8], 3);
+}
+
+/// Launches the samples of one kind of split in every layout that they have: one of so many on the checked simulator, and on other devices.
+/// `apart`: how far neighbouring layouts are from each other in what is taken.
+fn by_samples(adds: Adds, shapes: &[[usize; 3]], shares: [usize; 2], apart: usize) {
     for device in &devices() {
-        let share = if device.label() == "sim-checked" { 24 } else { 8 };
-        for (turn, shape) in [[16, 72, 264], [168, 136, 520]].into_iter().enumerate() {
-            for (number, (split, tf32)) in samples().filter(|(split, _)| split.adds == Adds::SecondLaunch).enumerate() {
+        let share = shares[usize::from(device.label() != "sim-checked")];
+        for (turn, shape) in shapes.iter().enumerate() {
+            for (number, (split, tf32)) in samples().filter(|(split, _)| split.adds == adds).enumerate() {
                 for (place, stored) in LAYOUTS.into_iter().enumerate() {
-                    if split.has(stored) && (turn + number + 3 * place).is_multiple_of(share) {
-                        by_split(device, (split, tf32), shape, stored);
+                    if split.has(stored) && (turn + number + apart * place).is_multiple_of(share) {
+                        by_split(device, (split, tf32), *shape, stored);
                     }
                 }
             }
@@ -103,7 +87,7 @@ fn a_second_launch_adds_the_sums() {
     }
 }
 
-/// Where the second launch would be refused, the first one is not launched: by every choice that a call may take the result is as it was.
+/// Where the second launch would be refused, because the bias is too short, a call has no choice of two launches, and fails.
 #[test]
 fn what_will_be_refused_launches_nothing() {
     let device = Device::simulator();
