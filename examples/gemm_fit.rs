@@ -9,8 +9,11 @@
 use anyhow::{Context, Result};
 use clap::Parser;
 use std::path::PathBuf;
-use tile_kernel_examples::suites::{fit::fitted, gemm_measured};
-use tile_kernels::gemm::policy::Policy;
+use tile_kernel_examples::suites::{
+    fit::{fitted, report},
+    gemm_measured,
+};
+use tile_kernels::gemm::{policy::Policy, residual::FEATURES};
 
 #[derive(Parser)]
 struct Arguments {
@@ -26,6 +29,9 @@ struct Arguments {
     /// Steps of the fit; none prints what the parameters as they are leave over.
     #[arg(long, default_value_t = 400)]
     steps: usize,
+    /// Writes what trees are fitted to, for `bench/fit_residual.py`, instead of fitting parameters.
+    #[arg(long)]
+    features: Option<PathBuf>,
 }
 
 fn main() -> Result<()> {
@@ -39,6 +45,14 @@ fn main() -> Result<()> {
         }
     }
     let now = *arguments.device.parameters();
+    if let Some(path) = arguments.features {
+        let head = ["title", "best", "measured", "expected"].into_iter().chain(FEATURES);
+        let head = head.collect::<Vec<_>>().join("\t");
+        let lines: String = rows.iter().map(|row| row.table(&now)).collect();
+        return std::fs::write(&path, format!("{head}\n{lines}")).with_context(|| format!("writing {}", path.display()));
+    }
+    let called = report(&rows.iter().collect::<Vec<_>>(), &arguments.device);
+    tile_kernel_examples::output::print(&format!("what a call expects, with what was learned of the model's errors:\n{called}\n"))?;
     let text = fitted(&rows, now, now, arguments.steps);
     Ok(tile_kernel_examples::output::print(&text)?)
 }

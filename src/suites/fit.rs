@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use tile_kernels::{gemm, gemv};
 
-/// A model: parameters that give the time of a launch.
-pub trait Model: Sized + Sync {
+/// What expects a time of each launch.
+pub trait Expected: Sync {
     /// A launch as the model sees it.
     type Work: Copy + Sync;
 
@@ -22,7 +22,10 @@ pub trait Model: Sized + Sync {
     fn compared(&self, work: &Self::Work) -> f64 {
         self.us(work)
     }
+}
 
+/// A model whose parameters a fit finds.
+pub trait Model: Expected + Sized {
     /// The parameters in one row. All are positive.
     fn to_row(&self) -> Vec<f64>;
 
@@ -45,13 +48,15 @@ pub trait Model: Sized + Sync {
 /// The standard deviation of a parameter's logarithm that measurements alone decide.
 const WIDE: f64 = 0.7;
 
-impl Model for gemv::model::Parameters {
+impl Expected for gemv::model::Parameters {
     type Work = gemv::model::Work;
 
     fn us(&self, work: &Self::Work) -> f64 {
         work.us(self)
     }
+}
 
+impl Model for gemv::model::Parameters {
     fn to_row(&self) -> Vec<f64> {
         self.to_array().to_vec()
     }
@@ -69,7 +74,20 @@ impl Model for gemv::model::Parameters {
     }
 }
 
-impl Model for gemm::model::Parameters {
+/// What a call expects: the model of the machine and what was learned of its errors.
+impl Expected for gemm::policy::Policy {
+    type Work = gemm::model::Work;
+
+    fn us(&self, work: &Self::Work) -> f64 {
+        gemm::policy::Policy::us(*self, work)
+    }
+
+    fn compared(&self, work: &Self::Work) -> f64 {
+        work.compared(self.us(work))
+    }
+}
+
+impl Expected for gemm::model::Parameters {
     type Work = gemm::model::Work;
 
     fn us(&self, work: &Self::Work) -> f64 {
@@ -79,7 +97,9 @@ impl Model for gemm::model::Parameters {
     fn compared(&self, work: &Self::Work) -> f64 {
         work.compared(self.us(work))
     }
+}
 
+impl Model for gemm::model::Parameters {
     fn to_row(&self) -> Vec<f64> {
         self.to_array().to_vec()
     }
@@ -129,6 +149,20 @@ impl Row<gemv::model::Work> {
     }
 }
 
+impl Row<gemm::model::Work> {
+    /// A line for each candidate that was timed: the shape, the us of the best one, its own, those that the model of the machine expects, and what trees
+    /// ask ([`gemm::residual::FEATURES`]).
+    pub fn table(&self, parameters: &gemm::model::Parameters) -> String {
+        let mut text = String::new();
+        for Entry { work, us, .. } in &self.entries {
+            let expected = work.us(parameters);
+            let features = gemm::residual::features(work, expected).map(|value| value.to_string()).join("\t");
+            writeln!(text, "{}\t{}\t{us}\t{expected}\t{features}", self.title, self.best_us).ok();
+        }
+        text
+    }
+}
+
 impl<W: Copy> Row<W> {
     /// A shape, which the last word of the title names, with what was measured of its candidates, by name; none where nothing was.
     pub fn new(
@@ -160,24 +194,24 @@ impl<W: Copy> Row<W> {
     }
 
     /// The us of the candidate that the parameters choose over those of another one; none where that was not measured.
-    pub fn beside(&self, parameters: &impl Model<Work = W>, name: &str) -> Option<f64> {
+    pub fn beside(&self, parameters: &impl Expected<Work = W>, name: &str) -> Option<f64> {
         let other = self.entries.iter().find(|entry| entry.name == name)?;
         Some(self.chosen(parameters)?.us / other.us)
     }
 
     /// The candidate that the parameters choose, of those that were timed.
-    fn chosen(&self, parameters: &impl Model<Work = W>) -> Option<&Entry<W>> {
+    fn chosen(&self, parameters: &impl Expected<Work = W>) -> Option<&Entry<W>> {
         let timed = self.entries.iter().map(|entry| (parameters.compared(&entry.work), entry));
         timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, entry)| entry)
     }
 
     /// How many times the best candidate's time the chosen one takes.
-    pub fn regret(&self, parameters: &impl Model<Work = W>) -> f64 {
+    pub fn regret(&self, parameters: &impl Expected<Work = W>) -> f64 {
         self.chosen(parameters).map_or(f64::NAN, |entry| entry.us / self.best_us)
     }
 
     /// Whether the parameters choose a candidate that was not timed.
-    pub fn is_untimed(&self, parameters: &impl Model<Work = W>) -> bool {
+    pub fn is_untimed(&self, parameters: &impl Expected<Work = W>) -> bool {
         let least =
             |works: &mut dyn Iterator<Item = &W>| works.map(|work| parameters.compared(work)).fold(f64::NAN, f64::min);
         least(&mut self.untimed.iter()) < least(&mut self.entries.iter().map(|entry| &entry.work))
@@ -377,7 +411,7 @@ fn rounded<M: Model>(parameters: M) -> M {
 }
 
 /// The regret of a choice by these parameters, and how far the model is from what was measured, by kernel.
-pub fn report<M: Model>(rows: &[&Row<M::Work>], parameters: &M) -> String {
+pub fn report<M: Expected>(rows: &[&Row<M::Work>], parameters: &M) -> String {
     let mut text = String::new();
     let regrets = rows.iter().map(|row| row.regret(parameters));
     if let Some((mean, worst)) = mean_and_worst(regrets) {

@@ -103,9 +103,9 @@ mod tests {
             // Splits whose sums a second launch adds are younger than most files: where one is chosen, `partial` and `drawn` have its time.
             let mut rows = rows(json).unwrap();
             let is_older = [FITTED_H200, FITTED_H100, OTHERS_H100].contains(&json);
-            rows.retain(|row| !is_older || !row.is_untimed(policy.parameters()));
+            rows.retain(|row| !is_older || !row.is_untimed(&policy));
             assert!(rows.len() > shapes, "{} shapes", rows.len());
-            let (mean, worst) = mean_and_worst(rows.iter().map(|row| row.regret(policy.parameters()))).unwrap();
+            let (mean, worst) = mean_and_worst(rows.iter().map(|row| row.regret(&policy))).unwrap();
             assert!(mean < most && worst < far, "{policy:?}: {mean} in geometric mean, {worst} at most");
         }
     }
@@ -119,7 +119,7 @@ mod tests {
             let rows = rows(json).unwrap();
             let rows: Vec<_> = rows.iter().filter(|row| row.title.starts_with("models")).collect();
             assert_eq!(rows.len(), shapes);
-            let (mean, worst) = mean_and_worst(rows.iter().map(|row| row.regret(policy.parameters()))).unwrap();
+            let (mean, worst) = mean_and_worst(rows.iter().map(|row| row.regret(&policy))).unwrap();
             assert!(mean < most && worst < far, "{policy:?}: {mean} in geometric mean, {worst} at most");
         }
     }
@@ -131,7 +131,7 @@ mod tests {
         {
             let measured: Measured = serde_json::from_str(json).unwrap();
             let ratios = measured.rows.iter().filter_map(|(title, shape)| {
-                let ratio = shape.row(title)?.beside(policy.parameters(), shape.then.as_ref()?)?;
+                let ratio = shape.row(title)?.beside(&policy, shape.then.as_ref()?)?;
                 Some((ratio, title.as_str()))
             });
             let mut ratios: Vec<_> = ratios.collect();

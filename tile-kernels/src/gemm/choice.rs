@@ -108,7 +108,7 @@ impl Choice {
         let mut fastest = (Choice::default(), f64::INFINITY);
         for choice in Choice::candidates(m, n, k, stored) {
             let work = choice.work([m, n, k], stored);
-            let us = work.compared(work.us(policy.parameters()));
+            let us = work.compared(policy.us(&work));
             if us < fastest.1 {
                 fastest = (choice, us);
             }
@@ -170,13 +170,23 @@ impl Choice {
         super::Problem { policy, shape, stored, splits, operands, accepted: true, packs }.ranked()
     }
 
-    /// us that a launch of this choice for operands of a kind is expected to take.
-    pub(super) fn us(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2], parameters: &Parameters) -> f64 {
+    /// us that a launch of this choice for operands of a kind is expected to take on a device, by its parameters or some near them.
+    pub(super) fn us(
+        &self,
+        operands: Operands,
+        shape: [i64; 3],
+        stored: [bool; 2],
+        policy: Policy,
+        parameters: &Parameters,
+    ) -> f64 {
         if let Some(parts) = self.parts {
             return parts.work(operands, shape, stored).us();
         }
         match operands {
-            Operands::Fetched => self.work(shape, stored).us(parameters),
+            Operands::Fetched => {
+                let work = self.work(shape, stored);
+                policy.corrected(&work, work.us(parameters))
+            }
             Operands::Tf32 { fetched: true } => super::tf32::us(self, shape, stored, parameters),
             Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => {
                 let (rows, cols, step, stages, threads, ..) = self.tile;

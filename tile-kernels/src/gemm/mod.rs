@@ -22,6 +22,7 @@ pub mod pack;
 pub mod partial;
 pub mod parts;
 pub mod policy;
+pub mod residual;
 pub mod split;
 pub mod tf32;
 mod tuned;
@@ -319,7 +320,7 @@ impl Problem {
     fn candidates(self) -> impl Iterator<Item = (Choice, f64)> {
         let Problem { policy, shape, stored, operands, .. } = self;
         self.legal()
-            .map(move |choice| (choice, choice.us(operands, shape, stored, policy.parameters())))
+            .map(move |choice| (choice, choice.us(operands, shape, stored, policy, policy.parameters())))
             .chain(self.packed())
     }
 
@@ -348,7 +349,7 @@ impl Problem {
         // Rows of the result that begin between multiples of 16 bytes are stored element by element.
         let between = Parameters { store: parameters.store * BETWEEN, ..*parameters };
         let parameters = if splits { parameters } else { &between };
-        let us = |choice: &Choice| before + choice.us(fetched, shape, along, parameters);
+        let us = |choice: &Choice| before + choice.us(fetched, shape, along, policy, parameters);
         let mut all: Vec<_> = legal.map(|choice| (Choice { packs, ..choice }, us(&choice))).collect();
         all.sort_by(|a, b| a.1.total_cmp(&b.1));
         all.truncate(FEW);
@@ -368,7 +369,7 @@ impl Problem {
     fn fastest(self) -> (Choice, f64) {
         let Problem { policy, shape, stored, operands, .. } = self;
         let timed = self.legal().map(|choice| {
-            let us = choice.us(operands, shape, stored, policy.parameters());
+            let us = choice.us(operands, shape, stored, policy, policy.parameters());
             (choice.compared(operands, shape, stored, us), (choice, us))
         });
         let fastest = timed.min_by(|a, b| a.0.total_cmp(&b.0)).map_or((Choice::default(), 0.0), |(_, fastest)| fastest);

@@ -3,7 +3,8 @@
 //! Devices of one architecture have the same multiprocessors, and differ in memory and in what the second-level cache keeps of it: the rate
 //! of memory, which the driver tells, says which of those that were measured a device is like.
 
-use super::model::Parameters;
+use super::model::{Parameters, Work};
+use super::residual::Trees;
 use std::str::FromStr;
 use tile_runtime::Device;
 
@@ -39,6 +40,20 @@ impl Policy {
         match self {
             Policy::H100 => &H100,
             Policy::H200 => &H200,
+        }
+    }
+
+    /// us that a launch is expected to take on it.
+    pub fn us(self, work: &Work) -> f64 {
+        self.corrected(work, work.us(self.parameters()))
+    }
+
+    /// us that a launch is expected to take of which the model of the machine expects so many, by what was learned of the model's errors.
+    /// Of an H100 too few launches of the present instances were timed to learn from.
+    pub(super) fn corrected(self, work: &Work, us: f64) -> f64 {
+        match self {
+            Policy::H100 => us,
+            Policy::H200 => us * Trees::h200().factor(work, us),
         }
     }
 }
