@@ -5,7 +5,7 @@
     python bench/cookbook.py target/release/examples/libcookbook_for_python.so --cases rows --compile --out bench/results/rows-h200.json
 
 usage: cookbook.py LIBRARY [--cases recipes | rows] [--out FILE.json] [--recipes NAME,..] [--rounds 11] [--compile] [--seconds N]
-       [--device cuda | cpu]
+       [--copy] [--device cuda | cpu]
 
 Each result, ours and each peer's, is checked before anything is timed. The method is that of harness/method.py: graphs of at least 20
 calls, in random order, medians over rounds. *Cold*: the calls rotate over buffers of 0.8 GB, or over 4,096 sets of smaller ones, so
@@ -13,6 +13,7 @@ that none finds its operands in L2. *Warm*: always the same buffers, where these
 allocates its results, in the graph, where each call has its own as ours has. On torch's stream no kernel of ours starts before the
 previous one is done. `--compile` adds torch.compile, which takes seconds a shape. Row kernels have a peer in Triton too
 (harness/triton_rows.py), with the number of warps that is fastest in a few short rounds. A peer that fails is named and takes no part.
+`--copy` times copies of x to y beside the kernels that read and write a row each: what such a kernel cannot beat. They are no peers.
 `--seconds` begins no case after so many. FILE.md is the table. `--device cpu` only checks, small shapes on our simulator.
 """
 import argparse
@@ -33,6 +34,8 @@ DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float32: 2, torch.int32: 3}
 UNSIGNED = {("rope", 3), ("argmax", 1), ("histogram", 0), ("histogram", 1), ("gather", 1), ("segmented_sum", 1), ("top_k", 2),
             ("kernels/argmax", 1), ("kernels/embedding", 1)}
 WARM, CALLS, MOST_SETS = 32_000_000, 20, 4096
+# Kernels that read a row of x and write one of y.
+COPIES = ("rms_norm", "layer_norm", "softmax")
 
 
 class View(ctypes.Structure):
@@ -122,6 +125,13 @@ def fastest_triton(case, sets):
     return min(((label, *found[label]) for label in found), key=lambda each: times[each[0]], default=None)
 
 
+def copies(case):
+    """Copies of a case's bytes: torch's, and Triton's with a program a row."""
+    from harness import triton_rows
+    rows = triton_rows.calls("copy", case.shape[1])
+    return {"copy by torch": lambda b: b["y"].copy_(b["x"]), **{f"copy by rows, {label}": call for label, call in rows.items()}}
+
+
 def timed(library, case, args):
     """name -> {cold, warm} in microseconds a call, and how the cold ones were run."""
     peers = dict(case.torch)
@@ -138,6 +148,10 @@ def timed(library, case, args):
     if case.triton and (best := attempt("triton", lambda: fastest_triton(case, sets))):
         label, calls["triton"], entries["triton", "cold"] = best
         found["triton"] = dict(config=label)
+    if args.copy and case.triton in COPIES:
+        for name, call in copies(case).items():
+            if graph := attempt(name, lambda: captured(call, sets)):
+                calls[name], entries[name, "cold"] = call, graph
     for name, _ in list(entries):
         found.setdefault(name, {})["how"] = entries[name, "cold"].how
         if case.nbytes <= WARM and (graph := attempt(f"{name}, warm,", lambda: captured(calls[name], sets[:1]))):
@@ -154,7 +168,7 @@ def row(case, found, sets, error):
     for state in ("cold", "warm"):
         if state in ours and state in found.get(peer, {}):
             out[f"torch_over_ours_{state}"] = found[peer][state] / ours[state]
-        others = {name: us[state] for name, us in found.items() if name != "ours" and state in us}
+        others = {name: us[state] for name, us in found.items() if name != "ours" and not name.startswith("copy ") and state in us}
         if state in ours and others:
             best = min(others, key=others.get)
             out[f"best_{state}"], out[f"best_over_ours_{state}"] = best, others[best] / ours[state]
@@ -198,6 +212,7 @@ def main():
     parser.add_argument("--recipes", type=lambda text: text.split(","), help="these alone")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--copy", action="store_true")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
@@ -230,6 +245,9 @@ def main():
             continue
         done.append(row(case, found, sets, error))
         print(line(done[-1]), flush=True)
+        for name in found:
+            if name.startswith("copy "):
+                print(f"   {name}: {found[name]['cold']:.2f} us, {found[name].get('warm', float('nan')):.2f} warm", flush=True)
         if args.out:
             with open(args.out, "w") as file:
                 json.dump(dict(about, rounds=args.rounds, best_over_ours=mean(done, "best_over_ours_cold"), rows=done, failed=wrong), file, indent=1)

@@ -3,6 +3,7 @@
 //!
 //! ```console
 //! $ cargo run --release --example decode_attention
+//! $ cargo run --release --example decode_attention -- --in-order    # pages of a sequence one behind the other: what PyTorch's attention reads
 //! $ cargo run --release --example decode_attention -- --sweep    # sequences cut into every number of parts, too
 //! $ cargo run --release --example decode_attention -- --variants    # the kernel's instances, compared with f32 on the host first; the best 6
 //! $ python3 bench/decode_attention.py    # PyTorch's attention, on the same machine
@@ -44,7 +45,7 @@ fn main() -> Result<()> {
     println!("{device}\n\n| batch, keys | us | TB/s | of the ceiling |\n|---|---:|---:|---:|");
     for (batch, keys) in SHAPES {
         let bytes = batch * keys * KEY_HEADS * D * 2 * 2;
-        let row = Row::new(&device, batch, keys)?;
+        let row = Row::new(&device, batch, keys, is("--in-order"))?;
         let time = |splits| -> Result<f64> {
             let mut all = row.times(&device, &[()], |on, copy, o, ()| {
                 let batch = Batch { pages: row.pages(copy)?, first: &row.first, lengths: &row.lengths };
@@ -67,7 +68,7 @@ fn main() -> Result<()> {
 fn variants(device: &Device) -> Result<()> {
     println!("{device}\n\n| batch, keys | us | WARPS, STAGES, SPLITS, CLUSTER, ROWS |\n|---|---:|---|");
     for (batch, keys) in SHAPES {
-        let row = Row::new(device, batch, keys)?;
+        let row = Row::new(device, batch, keys, false)?;
         let taken = Decode::default().params::<bf16>(device, [HEADS, KEY_HEADS, D], [batch, keys.div_ceil(PAGE), PAGE]);
         let mut tried = candidates(batch);
         if !tried.contains(&taken) {
@@ -148,7 +149,7 @@ struct Row {
 }
 
 impl Row {
-    fn new(device: &Device, batch: usize, keys: usize) -> Result<Row> {
+    fn new(device: &Device, batch: usize, keys: usize, in_order: bool) -> Result<Row> {
         let copies = ROUND.div_ceil(batch * keys * KEY_HEADS * D * 2 * 2).max(4);
         let each = keys.div_ceil(PAGE);
         let pages = copies * batch * each;
@@ -163,7 +164,8 @@ impl Row {
             Ok(tensor)
         };
         let (k, v) = (filled(&noise[0])?, filled(&noise[1])?);
-        let table: Vec<u32> = (0..pages).map(|i| page_number(i, pages) as u32).collect();
+        let page = |place| if in_order { place } else { page_number(place, pages) };
+        let table: Vec<u32> = (0..pages).map(|place| page(place) as u32).collect();
         Ok(Row {
             batch,
             keys,

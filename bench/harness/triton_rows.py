@@ -74,6 +74,13 @@ def softmax(x, y, N: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def copy(x, y, N: tl.constexpr, BLOCK: tl.constexpr):
+    start = tl.program_id(0).to(tl.int64) * N
+    columns = tl.arange(0, BLOCK)
+    store_row(y + start, columns, load_row(x + start, columns, N, BLOCK, 0.0), N, BLOCK)
+
+
+@triton.jit
 def swiglu(x, y, F: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -84,7 +91,8 @@ def swiglu(x, y, F: tl.constexpr, BLOCK: tl.constexpr):
 
 
 # The buffers of each kernel, in the order of its parameters; the last one is written.
-ROWS = {"rms_norm": (rms_norm, "xwy"), "add_rms_norm": (add_rms_norm, "xrwy"), "layer_norm": (layer_norm, "xwsy"), "softmax": (softmax, "xy")}
+ROWS = {"rms_norm": (rms_norm, "xwy"), "add_rms_norm": (add_rms_norm, "xrwy"), "layer_norm": (layer_norm, "xwsy"), "softmax": (softmax, "xy"),
+        "copy": (copy, "xy")}
 BLOCKS = [(512, 4), (1024, 4), (2048, 4), (2048, 8), (4096, 8)]
 
 

@@ -121,6 +121,9 @@ impl<'a> Lowering<'a> {
         self.remark_stages(&pipeline);
         if let Transport::WarpCopies(arrays) = &pipeline.transport {
             self.own_rows.extend(arrays);
+            // Without a number of blocks ptxas saves registers for more of them than shared memory holds: it loads every operand into the same ones,
+            // just before its product. `__launch_bounds__(threads, 1)` takes no registers away.
+            self.program.launch.min_blocks.get_or_insert(1);
         }
         self.fill_slots(&pipeline, start);
         if let Transport::WarpCopies(_) = pipeline.transport {
