@@ -45,7 +45,7 @@ def measure(library, shape, arguments):
     references = [(one[RESULT], shape.reference(*one)) for one in (sets[0], sets[-1])]
     asked = library.asked(shape.entry, calls, shape.scalars)
     expected = library.candidates(asked)
-    row = dict(shape.__dict__, group=shape.group, refused={}, expected=dict(expected), screened={})
+    row = dict(shape.__dict__, group=shape.group, taken=expected[0][0], refused={}, expected=dict(expected), screened={})
 
     def right(run):
         for c, _ in references:
@@ -188,8 +188,8 @@ def main():
 
 
 def summary(family, every):
-    """Geometric means of a family and of its groups, and who fares worst."""
-    groups = sorted({row.get("group", "") for row in every} - {""})
+    """Prints the geometric means of a family and of its groups."""
+    groups = sorted({row["group"] for row in every if "group" in row})
     for title, some in [(family, every)] + [(f"{family}, {group}", [row for row in every if row.get("group") == group]) for group in groups]:
         of = [ratios(row) for row in some]
         if not of:
