@@ -42,6 +42,9 @@ struct Matrices<T: Element, const R: usize> {
     bias: Option<Tensor<T, 1>>,
 }
 
+/// `w`, `x` and `y` of the product of a matrix and a vector.
+type Vectors<T> = (Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 1>);
+
 /// A graph of products. Python keeps the tensors.
 pub struct Products {
     graph: Graph,
@@ -207,8 +210,7 @@ impl Product<'_> {
         })
     }
 
-    /// `w`, `x`, `y`.
-    fn vectors<T: Element>(&self) -> Result<Vec<(Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 1>)>, Failure> {
+    fn vectors<T: Element>(&self) -> Result<Vec<Vectors<T>>, Failure> {
         let sets = self.views.chunks_exact(self.each.max(3));
         sets.map(|set| Ok((self.tensor(&set[0])?, self.tensor(&set[1])?, self.tensor(&set[2])?))).collect()
     }
