@@ -11,7 +11,9 @@ REQUESTED = 32
 CUDA_R = {"f32": 0, "tf32": 0, "f16": 2, "bf16": 14}
 COMPUTE_32F, COMPUTE_32F_FAST_TF32 = 68, 77
 OP_N, OP_T = 0, 1
-DESC_TRANSA, DESC_TRANSB = 3, 4
+DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS_POINTER = 3, 4, 7, 8
+LAYOUT_BATCH_COUNT, LAYOUT_STRIDED_BATCH_OFFSET = 5, 6
+EPILOGUES = {"bias": 4, "relu": 6, "gelu": 36}
 PREF_MAX_WORKSPACE_BYTES = 1
 
 
@@ -40,11 +42,17 @@ def check(status, what):
         raise RuntimeError(f"{what}: cuBLAS status {status}")
 
 
+def put(call, made, attribute, value):
+    """Sets an attribute of a description or a layout."""
+    check(call(made, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))), f"attribute {attribute}")
+
+
 class Matmul:
     """C[M,N] = A B in row-major order, which is column-major C^T = B^T A^T. `layout`: whether a is stored as K x M, b as N x K (`t`);
-    `pitches`: elements from row to row of a, b and c, where rows are apart."""
+    `pitches`: elements from row to row of a, b and c, where rows are apart; `batches`: how many matrices lie one behind the other;
+    `epilogue`: `bias`, or `relu` or `gelu` of the sum with it. cuBLASLt adds a bias to every column of C^T, which is a row of C."""
 
-    def __init__(self, m, n, k, dtype, layout="nt", pitches=None):
+    def __init__(self, m, n, k, dtype, layout="nt", pitches=None, batches=1, epilogue=None):
         lt, handle, _ = library()
         data = ctypes.c_int(CUDA_R[dtype])
         compute = COMPUTE_32F_FAST_TF32 if dtype == "tf32" else COMPUTE_32F
@@ -53,18 +61,19 @@ class Matmul:
         a_shape, b_shape = (k, m) if layout[0] == "n" else (m, k), (n, k) if layout[1] == "n" else (k, n)
         lda, ldb, ldc = pitches or (a_shape[0], b_shape[0], n)
         for attribute, operation in ((DESC_TRANSA, OP_N if layout[1] == "n" else OP_T), (DESC_TRANSB, OP_N if layout[0] == "n" else OP_T)):
-            value = ctypes.c_int32(operation)
-            check(lt.cublasLtMatmulDescSetAttribute(self.desc, attribute, ctypes.byref(value), ctypes.c_size_t(4)),
-                  "transposition")
+            put(lt.cublasLtMatmulDescSetAttribute, self.desc, attribute, ctypes.c_int32(operation))
+        if epilogue:
+            put(lt.cublasLtMatmulDescSetAttribute, self.desc, DESC_EPILOGUE, ctypes.c_int32(EPILOGUES[epilogue]))
         self.a, self.b, self.c = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         for made, (rows, columns), pitch in ((self.a, b_shape, ldb), (self.b, a_shape, lda), (self.c, (n, m), ldc)):
             check(lt.cublasLtMatrixLayoutCreate(ctypes.byref(made), data, ctypes.c_uint64(rows),
                                                 ctypes.c_uint64(columns), ctypes.c_int64(pitch)), "layout")
+            if batches > 1:
+                put(lt.cublasLtMatrixLayoutSetAttribute, made, LAYOUT_BATCH_COUNT, ctypes.c_int32(batches))
+                put(lt.cublasLtMatrixLayoutSetAttribute, made, LAYOUT_STRIDED_BATCH_OFFSET, ctypes.c_int64(rows * columns))
         preference = ctypes.c_void_p()
         check(lt.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "preference")
-        limit = ctypes.c_size_t(WORKSPACE)
-        check(lt.cublasLtMatmulPreferenceSetAttribute(preference, PREF_MAX_WORKSPACE_BYTES, ctypes.byref(limit),
-                                                      ctypes.c_size_t(8)), "workspace limit")
+        put(lt.cublasLtMatmulPreferenceSetAttribute, preference, PREF_MAX_WORKSPACE_BYTES, ctypes.c_size_t(WORKSPACE))
         results = (HeuristicResult * REQUESTED)()
         count = ctypes.c_int()
         check(lt.cublasLtMatmulAlgoGetHeuristic(handle, self.desc, self.a, self.b, self.c, self.c, preference,
@@ -72,14 +81,16 @@ class Matmul:
         lt.cublasLtMatmulPreferenceDestroy(preference)
         self.results = [r for r in results[:count.value] if r.state == 0]
 
-    def prepare(self, index, a, b, c):
+    def prepare(self, index, a, b, c, bias=None):
         lt, handle, workspace = library()
         alpha, beta = ctypes.c_float(1), ctypes.c_float(0)
         vp = ctypes.c_void_p
         pointers = [vp(t.data_ptr()) for t in (a, b, c)]
-        algorithm, kept = self.results[index].algo, (a, b, c, self.results)
+        algorithm, kept = self.results[index].algo, (a, b, c, bias, self.results)
 
         def call(kept=kept):
+            if bias is not None:
+                put(lt.cublasLtMatmulDescSetAttribute, self.desc, DESC_BIAS_POINTER, vp(bias.data_ptr()))
             pa, pb, pc = pointers
             check(lt.cublasLtMatmul(handle, self.desc, ctypes.byref(alpha), pb, self.a, pa, self.b, ctypes.byref(beta),
                                     pc, self.c, pc, self.c, ctypes.byref(algorithm), vp(workspace.data_ptr()),

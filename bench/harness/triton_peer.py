@@ -8,6 +8,8 @@ import triton.language as tl
 from .contender import Contender
 
 GEMV_CONFIGS = [(bn, bk, warps) for bn in (1, 2, 4, 8) for bk in (512, 1024, 2048) for warps in (1, 2, 4, 8)]
+# Those of them that are the fastest somewhere in results/gemv-h200.json, or meant for short rows.
+GEMV_FEW = [(2, 1024, 1), (2, 1024, 4), (2, 2048, 8), (8, 512, 4)]
 GEMM_CONFIGS = [(128, 256, 64, 3, 8), (128, 128, 64, 4, 8), (128, 128, 128, 3, 8), (64, 128, 128, 4, 4), (64, 256, 64, 4, 4)]
 
 

@@ -22,6 +22,18 @@ pub struct View {
     pub strides: [u64; 4],
 }
 
+impl View {
+    /// Refuses another element type or number of axes.
+    pub fn check<T: Element, const R: usize>(&self) -> Result<(), String> {
+        let dtype = ["f16", "bf16", "f32", "i32", "u32"].get(self.dtype as usize).copied().unwrap_or("unknown");
+        let wanted = T::DTYPE.name();
+        match self.rank as usize == R && dtype == wanted {
+            true => Ok(()),
+            false => Err(format!("it is {dtype} with {} axes, not {wanted} with {R}", self.rank)),
+        }
+    }
+}
+
 /// The arguments of a recipe. They are valid for the call: the contract of [`cookbook_call`].
 pub struct Call<'a> {
     pub on: &'a Stream,
@@ -34,11 +46,7 @@ impl<'a> Call<'a> {
     fn placed<T: Element, const R: usize>(&self, at: usize) -> Result<(u64, Placement<R>, usize), Failure> {
         let view =
             self.views.get(at).ok_or_else(|| format!("tensor {at} is missing: there are {}", self.views.len()))?;
-        let dtype = ["f16", "bf16", "f32", "i32", "u32"].get(view.dtype as usize).copied().unwrap_or("unknown");
-        if view.rank as usize != R || dtype != T::DTYPE.name() {
-            let wanted = T::DTYPE.name();
-            return Err(format!("tensor {at} is {dtype} with {} axes, not {wanted} with {R}", view.rank).into());
-        }
+        view.check::<T, R>().map_err(|problem| format!("tensor {at}: {problem}"))?;
         let extents = |values: [u64; 4]| std::array::from_fn(|axis| values[axis] as usize);
         let (shape, strides) = (extents(view.shape), extents(view.strides));
         Ok((view.address, Placement::strided(shape, strides), span(shape, strides)))

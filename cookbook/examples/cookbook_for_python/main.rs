@@ -1,6 +1,6 @@
 //! The recipes for Python: a library of C functions. [`cookbook_call`] launches a recipe on tensors of torch, on torch's stream,
 //! without a copy. It launches kernels of `tile-kernels` too, by names such as `kernels/rms_norm`. [`cookbook_graph`] makes
-//! a graph of matrix products as `tile_kernels::gemm` launches them. `bench/cookbook.py` and `bench/random_shapes.py` call them:
+//! a graph of products as `gemm`, `gemm_batched` or `gemv` of `tile_kernels` launches them. `bench/cookbook.py` and `bench/random_shapes.py` call them:
 //!
 //! ```text
 //! cargo build --release -p tile-cookbook --example cookbook_for_python
@@ -16,7 +16,7 @@ mod products;
 mod recipes;
 
 use call::{Call, Failure, View, borrowed};
-use products::{Product, Products};
+use products::{By, Product, Products};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use tile_runtime::prelude::*;
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn cookbook_candidates(asked: *const Asked) -> c_int {
     answer(unsafe { with_product(asked, |product| product.candidates().map(|text| say(&text))) })
 }
 
-/// A graph of the product's launches, one call for every `each` tensors, in `made`: by the candidate of this number, or as the entry
-/// point chooses where it is negative; as dependent launches where `dependent` is not 0. Returns 0, or 1 after an error.
+/// A graph of the product's launches, one call for every `each` tensors, in `made`: by the candidate of this number, as the entry
+/// point chooses where it is -1, as its tuner does where it is less; as dependent launches where `dependent` is not 0. Returns 0, or 1 after an error.
 ///
 /// # Safety
 /// As [`cookbook_call`], for as long as the graph is; `made` can be written.
@@ -121,7 +121,12 @@ pub unsafe extern "C" fn cookbook_graph(
     made: *mut *mut Products,
 ) -> c_int {
     let make = |product: &Product<'_>| {
-        let graph = product.graph(usize::try_from(candidate).ok(), dependent != 0)?;
+        let by = match usize::try_from(candidate) {
+            Ok(number) => By::Number(number),
+            Err(_) if candidate == -1 => By::Call,
+            Err(_) => By::Tuner,
+        };
+        let graph = product.graph(by, dependent != 0)?;
         // SAFETY: the caller's contract.
         unsafe { *made = Box::into_raw(Box::new(graph)) };
         Ok(())

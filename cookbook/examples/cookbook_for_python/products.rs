@@ -3,9 +3,13 @@
 
 use crate::call::{Failure, View};
 use std::ffi::c_void;
+use std::fmt::Display;
+use tile_kernels::gemm::batched::{self, gemm_batched};
 use tile_kernels::gemm::{self, Activation, Gemm, GemmElement, Precision};
+use tile_kernels::gemv::{self, Gemv, GemvElement};
 use tile_runtime::interop::from_raw_parts;
 use tile_runtime::prelude::*;
+use tile_runtime::tuner::TuneOptions;
 use tile_runtime::{Element, Graph};
 
 /// A product as Python asks for it: `views` are the tensors of one call after the other, `each` of them a call.
@@ -18,6 +22,28 @@ pub struct Product<'a> {
     pub each: usize,
     pub scalars: &'a [f64],
 }
+
+/// Who chooses what is launched.
+#[derive(Clone, Copy)]
+pub enum By {
+    /// The entry point, as a user calls it.
+    Call,
+    /// The number of a candidate.
+    Number(usize),
+    /// The tuner, which measures where it remembers no result.
+    Tuner,
+}
+
+/// Operands and result of a product of matrices, or of batches of them.
+struct Matrices<T: Element, const R: usize> {
+    a: Tensor<T, R>,
+    b: Tensor<T, R>,
+    c: Tensor<T, R>,
+    bias: Option<Tensor<T, 1>>,
+}
+
+/// `w`, `x` and `y` of the product of a matrix and a vector.
+type Vectors<T> = (Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 1>);
 
 /// A graph of products. Python keeps the tensors.
 pub struct Products {
@@ -40,6 +66,7 @@ impl Product<'_> {
     }
 
     fn tensor<T: Element, const R: usize>(&self, view: &View) -> Result<Tensor<T, R>, Failure> {
+        view.check::<T, R>()?;
         let extents = |values: [u64; 4]| std::array::from_fn(|axis| values[axis] as usize);
         // SAFETY: Python keeps the tensors as long as the graph, and uses them on the stream that the graph is launched on.
         Ok(unsafe {
@@ -47,28 +74,59 @@ impl Product<'_> {
         }?)
     }
 
-    /// The choices as lines of `us name`, that which is taken by itself first.
+    /// The choices as lines of `us name`, that which is taken by itself first; the us are 0 where none are expected.
     pub fn candidates(&self) -> Result<String, Failure> {
-        match (self.name, self.views.first().map(|view| view.dtype)) {
-            ("gemm", Some(0)) => self.gemm_candidates::<f16>(),
-            ("gemm", Some(1)) => self.gemm_candidates::<bf16>(),
-            ("gemm", Some(2)) => self.gemm_candidates::<f32>(),
-            _ => Err(format!("there is no product `{}` of these tensors", self.name).into()),
+        let found = match self.name {
+            "gemm" => floats!(self, |T| self.gemm_candidates::<T>()),
+            "gemm_batched" => floats!(self, |T| self.batched_candidates::<T>()),
+            "gemv" => floats!(self, |T| self.gemv_candidates::<T>()),
+            _ => self.unknown(),
+        };
+        Ok(found?.into_iter().map(|(choice, us)| format!("{us:.4} {choice}\n")).collect())
+    }
+
+    /// A graph of the launches.
+    pub fn graph(&self, by: By, dependent: bool) -> Result<Products, Failure> {
+        match self.name {
+            "gemm" => floats!(self, |T| self.gemm::<T>(by, dependent)),
+            "gemm_batched" => floats!(self, |T| self.batched::<T>(by, dependent)),
+            "gemv" => floats!(self, |T| self.gemv::<T>(by, dependent)),
+            _ => self.unknown(),
         }
     }
 
-    /// A graph of the launches: as the entry point chooses where `candidate` is none.
-    pub fn graph(&self, candidate: Option<usize>, dependent: bool) -> Result<Products, Failure> {
-        match (self.name, self.views.first().map(|view| view.dtype)) {
-            ("gemm", Some(0)) => self.gemm_graph::<f16>(candidate, dependent),
-            ("gemm", Some(1)) => self.gemm_graph::<bf16>(candidate, dependent),
-            ("gemm", Some(2)) => self.gemm_graph::<f32>(candidate, dependent),
-            _ => Err(format!("there is no product `{}` of these tensors", self.name).into()),
-        }
+    fn unknown<V>(&self) -> Result<V, Failure> {
+        Err(format!("there is no product `{}`", self.name).into())
+    }
+
+    /// Captures what launches the product on every set of tensors.
+    fn captured(
+        &self,
+        dependent: bool,
+        mut launch: impl FnMut(&Stream) -> Result<(), Error>,
+    ) -> Result<Products, Failure> {
+        // The first launch compiles, makes workspaces, and waits for whoever wrote the tensors, which a capture must not.
+        launch(&self.device.stream()?)?;
+        self.device.synchronize()?;
+        self.device.set_dependent_launch(dependent);
+        let graph = self.device.capture(launch);
+        self.device.set_dependent_launch(true);
+        self.device.synchronize()?;
+        Ok(Products { graph: graph? })
+    }
+
+    /// `a`, `b`, `c`, and a bias where there are four tensors a call.
+    fn matrices<T: Element, const R: usize>(&self) -> Result<Vec<Matrices<T, R>>, Failure> {
+        let sets = self.views.chunks_exact(self.each.max(3));
+        let made = sets.map(|set| {
+            let bias = set.get(3).map(|view| self.tensor(view)).transpose()?;
+            Ok(Matrices { a: self.tensor(&set[0])?, b: self.tensor(&set[1])?, c: self.tensor(&set[2])?, bias })
+        });
+        made.collect()
     }
 
     /// Scalars: whether `a` and `b` are stored transposed, tf32, the activation's number.
-    fn gemm_options<T: Element>(&self) -> Gemm<'static, T> {
+    fn options<'a, T: Element>(&self, bias: Option<&'a Tensor<T, 1>>) -> Gemm<'a, T> {
         Gemm {
             a_transposed: self.flag(0),
             b_transposed: self.flag(1),
@@ -79,51 +137,123 @@ impl Product<'_> {
                 3 => Activation::Silu,
                 _ => Activation::None,
             },
+            bias,
             ..Gemm::default()
         }
     }
 
-    fn gemm_tensors<T: Element>(&self) -> Result<Vec<[Tensor<T, 2>; 3]>, Failure> {
-        let sets = self.views.chunks_exact(self.each.max(3));
-        sets.map(|set| Ok([self.tensor(&set[0])?, self.tensor(&set[1])?, self.tensor(&set[2])?])).collect()
+    fn gemm_candidates<T: GemmElement>(&self) -> Result<Vec<(String, f64)>, Failure> {
+        let mut sets = self.matrices::<T, 2>()?;
+        let Matrices { a, b, c, bias } = sets.first_mut().ok_or(NO_TENSORS)?;
+        Ok(named(gemm::candidates(self.device, &*a, &*b, c, &self.options(bias.as_ref()))))
     }
 
-    fn gemm_candidates<T: GemmElement>(&self) -> Result<String, Failure> {
-        let mut sets = self.gemm_tensors::<T>()?;
-        let [a, b, c] = sets.first_mut().ok_or("no tensors")?;
-        let found = gemm::candidates(self.device, &*a, &*b, c, &self.gemm_options());
-        Ok(found.into_iter().map(|(choice, us)| format!("{us:.4} {choice}\n")).collect())
-    }
-
-    fn gemm_graph<T: GemmElement>(&self, candidate: Option<usize>, dependent: bool) -> Result<Products, Failure> {
-        let mut sets = self.gemm_tensors::<T>()?;
-        let bias: Option<Tensor<T, 1>> =
-            if self.each > 3 { self.views.get(3).map(|view| self.tensor(view)).transpose()? } else { None };
-        let options = Gemm { bias: bias.as_ref(), ..self.gemm_options::<T>() };
-        let choice = match (candidate, sets.first_mut()) {
-            (Some(index), Some([a, b, c])) => {
-                let found = gemm::candidates(self.device, &*a, &*b, c, &options);
-                Some(found.get(index).ok_or("there is no such candidate")?.0)
+    fn gemm<T: GemmElement>(&self, by: By, dependent: bool) -> Result<Products, Failure> {
+        let mut sets = self.matrices::<T, 2>()?;
+        let Matrices { a, b, c, bias } = sets.first_mut().ok_or(NO_TENSORS)?;
+        let options = self.options(bias.as_ref());
+        let found = match by {
+            By::Call => None,
+            By::Number(number) => {
+                let (choice, _) = numbered(gemm::candidates(self.device, &*a, &*b, c, &options), number)?;
+                Some(gemm::Tuned { choice, early: true })
             }
-            _ => None,
+            By::Tuner => Some(gemm::tuned(self.device, &*a, &*b, c, &options, &quietly())?.0),
         };
-        let launch = |on: &Stream, [a, b, c]: &mut [Tensor<T, 2>; 3]| -> Result<(), Error> {
-            match choice {
-                Some(choice) => gemm::gemm_by(on, choice, &*a, &*b, c, &options)?,
-                None => gemm::gemm(on, &*a, &*b, c, &options)?,
+        self.captured(dependent, |on| {
+            for Matrices { a, b, c, bias } in &mut sets {
+                let options = self.options(bias.as_ref());
+                match found {
+                    Some(found) => found.launch(on, &*a, &*b, c, &options)?,
+                    None => gemm::gemm(on, &*a, &*b, c, &options)?,
+                }
             }
             Ok(())
-        };
-        // The first launch compiles, makes workspaces, and waits for whoever wrote the tensors, which a capture must not.
-        let stream = self.device.stream()?;
-        for set in &mut sets {
-            launch(&stream, set)?;
-        }
-        self.device.synchronize()?;
-        self.device.set_dependent_launch(dependent);
-        let graph = self.device.capture(|on| sets.iter_mut().try_for_each(|set| launch(on, set)));
-        self.device.set_dependent_launch(true);
-        self.device.synchronize()?;
-        Ok(Products { graph: graph? })
+        })
     }
+
+    /// The tiles of the operands, that which a call takes first.
+    fn tiles<T: Element>(&self, set: &Matrices<T, 3>) -> Vec<batched::Tile> {
+        let options = self.options(set.bias.as_ref());
+        let shape = batched::Shape::of(self.device, &set.a.view(), &set.b.view(), set.c.shape(), &options);
+        let bytes = T::DTYPE.bytes();
+        let taken = shape.tile(bytes);
+        let others = shape.tiles(bytes).into_iter().filter(|tile| *tile != taken);
+        [taken].into_iter().chain(others).collect()
+    }
+
+    fn batched_candidates<T: GemmElement>(&self) -> Result<Vec<(String, f64)>, Failure> {
+        let sets = self.matrices::<T, 3>()?;
+        let tiles = self.tiles(sets.first().ok_or(NO_TENSORS)?).into_iter();
+        let name = |(rows, cols, step, stages, threads): batched::Tile| {
+            format!("{rows}x{cols}x{step}, {stages} stages, {threads} threads")
+        };
+        Ok(tiles.map(|tile| (name(tile), 0.0)).collect())
+    }
+
+    fn batched<T: GemmElement>(&self, by: By, dependent: bool) -> Result<Products, Failure> {
+        let mut sets = self.matrices::<T, 3>()?;
+        let tile = match by {
+            By::Call => None,
+            By::Number(number) => Some(numbered(self.tiles(sets.first().ok_or(NO_TENSORS)?), number)?),
+            By::Tuner => return Err("products of batches have no tuner".into()),
+        };
+        self.captured(dependent, |on| {
+            for Matrices { a, b, c, bias } in &mut sets {
+                let options = self.options(bias.as_ref());
+                match tile {
+                    Some(tile) => batched::launch_tile(on, tile, a.view(), b.view(), c.view_mut(), &options)?,
+                    None => gemm_batched(on, a.view(), b.view(), c.view_mut(), &options)?,
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn vectors<T: Element>(&self) -> Result<Vec<Vectors<T>>, Failure> {
+        let sets = self.views.chunks_exact(self.each.max(3));
+        sets.map(|set| Ok((self.tensor(&set[0])?, self.tensor(&set[1])?, self.tensor(&set[2])?))).collect()
+    }
+
+    fn gemv_candidates<T: GemvElement>(&self) -> Result<Vec<(String, f64)>, Failure> {
+        let sets = self.vectors::<T>()?;
+        let (w, x, _) = sets.first().ok_or(NO_TENSORS)?;
+        Ok(named(gemv::ranked(self.device, w, x)))
+    }
+
+    fn gemv<T: GemvElement>(&self, by: By, dependent: bool) -> Result<Products, Failure> {
+        let mut sets = self.vectors::<T>()?;
+        let (w, x, y) = sets.first_mut().ok_or(NO_TENSORS)?;
+        let found = match by {
+            By::Call => None,
+            By::Number(number) => {
+                let (choice, _) = numbered(gemv::ranked(self.device, &*w, &*x), number)?;
+                Some(gemv::Tuned { choice, early: true })
+            }
+            By::Tuner => Some(gemv::tuned(self.device, &*w, &*x, y, Gemv::default(), &quietly())?.0),
+        };
+        self.captured(dependent, |on| {
+            for (w, x, y) in &mut sets {
+                match found {
+                    Some(found) => found.launch(on, &*w, &*x, y, Gemv::default())?,
+                    None => gemv::gemv(on, &*w, &*x, y, Gemv::default())?,
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+const NO_TENSORS: &str = "no tensors";
+
+fn named<C: Display>(found: Vec<(C, f64)>) -> Vec<(String, f64)> {
+    found.into_iter().map(|(choice, us)| (choice.to_string(), us)).collect()
+}
+
+fn numbered<C>(found: Vec<C>, number: usize) -> Result<C, Failure> {
+    found.into_iter().nth(number).ok_or_else(|| format!("there is no candidate {number}").into())
+}
+
+fn quietly() -> TuneOptions {
+    TuneOptions { quiet: true, ..TuneOptions::default() }
 }

@@ -95,22 +95,12 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     mut c: TensorViewMut<'_, C, 3>,
     options: &Gemm<'_, T>,
 ) -> Result<(), Error> {
-    let [batches, m, n] = c.shape();
-    let k = a.shape()[if options.a_transposed { 1 } else { 2 }];
-    let (fetched, asynchronous) = match (a.argument(), b.argument()) {
-        (Argument::Tensor(a), Argument::Tensor(b)) => {
-            (has_copy_engine(on, [&a, &b]), [&a, &b].into_iter().all(|operand| rows_are_made_of(operand, 4)))
-        }
-        _ => (false, false),
-    };
-    let [count, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
-    let stored = [options.a_transposed, options.b_transposed];
-    let shape = Shape { batches: count, m, n, k, stored, fetched, asynchronous };
+    let shape = Shape::of(on, &a, &b, c.shape(), options);
     let bytes = T::DTYPE.bytes();
     if bytes == 2 || options.precision == Precision::Full {
         return Ok(launch_tile(on, shape.tile(bytes), a, b, c, options)?);
     }
-    for z in 0..batches {
+    for z in 0..c.shape()[0] {
         let [a, b] = [&a, &b].map(|operand| operand.row(if operand.shape()[0] == 1 { 0 } else { z }));
         gemm(on, a?, b?, c.reborrow().row(z)?, options)?;
     }
@@ -206,6 +196,26 @@ const COPIED: [Tile; 2] = [(128, 128, 32, 4, 256), (64, 64, 32, 4, 128)];
 const FULL: [Tile; 3] = [(128, 64, 8, 4, 128), (64, 64, 16, 4, 128), (32, 64, 16, 4, 64)];
 
 impl Shape {
+    /// What a call of [`gemm_batched`] with these chooses a tile by.
+    pub fn of<T: Element>(
+        on: &impl LaunchOn,
+        a: &TensorView<'_, T, 3>,
+        b: &TensorView<'_, T, 3>,
+        [batches, m, n]: [usize; 3],
+        options: &Gemm<'_, T>,
+    ) -> Shape {
+        let k = a.shape()[if options.a_transposed { 1 } else { 2 }];
+        let (fetched, asynchronous) = match (a.argument(), b.argument()) {
+            (Argument::Tensor(a), Argument::Tensor(b)) => {
+                (has_copy_engine(on, [&a, &b]), [&a, &b].into_iter().all(|operand| rows_are_made_of(operand, 4)))
+            }
+            _ => (false, false),
+        };
+        let [batches, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+        let stored = [options.a_transposed, options.b_transposed];
+        Shape { batches, m, n, k, stored, fetched, asynchronous }
+    }
+
     /// The tile for operands of so many bytes an element.
     pub fn tile(&self, bytes: u32) -> Tile {
         let &Shape { batches, m, n, k, stored, fetched, asynchronous } = self;

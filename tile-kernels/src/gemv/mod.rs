@@ -31,7 +31,7 @@ mod work;
 
 pub use candidates::{Candidate, Problem, candidates};
 pub use choice::Choice;
-pub use tuned::{Tuned, tuned};
+pub use tuned::{Tuned, ranked, tuned};
 
 use tile_runtime::kernel::Target;
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};

@@ -65,7 +65,7 @@ pub fn tuned<T: GemvElement>(
     tuning: &TuneOptions,
 ) -> Result<(Tuned, TuneReport), Error> {
     let arguments = [w.argument(), x.argument(), y.argument()];
-    let found = ways(&ranked(device, arguments), device.dependent_launch(), |_, _| true);
+    let found = ways(&by_time(device, [arguments[0], arguments[1]]), device.dependent_launch(), |_, _| true);
     let way = |(choice, early): &(Choice, bool)| {
         let found = Tuned { choice: *choice, early: *early };
         let launch = move |place: &Place<'_>, tensors: &mut Tensors<'_>| {
@@ -92,8 +92,17 @@ pub fn tuned<T: GemvElement>(
 }
 
 /// What a call may take, with the us expected of each, the fastest first: that is what it takes by itself ([`Choice::of`]).
-fn ranked(device: &Device, arguments: [Argument<'_>; 3]) -> Vec<(Choice, f64)> {
-    let [Argument::Tensor(w), Argument::Tensor(x), _] = arguments else { return vec![(Choice::default(), 0.0)] };
+pub fn ranked<T: GemvElement>(
+    on: &impl LaunchOn,
+    w: impl TensorInput<T, 2>,
+    x: impl TensorInput<T, 1>,
+) -> Vec<(Choice, f64)> {
+    by_time(on.device(), [w.argument(), x.argument()])
+}
+
+/// As [`ranked`], of `w` and `x`.
+fn by_time(device: &Device, operands: [Argument<'_>; 2]) -> Vec<(Choice, f64)> {
+    let [Argument::Tensor(w), Argument::Tensor(x)] = operands else { return vec![(Choice::default(), 0.0)] };
     let problem = Problem::of(&w, &x, device.supports(Target::Sm90a));
     let mut all: Vec<_> = candidates(problem).map(|candidate| (candidate.choice, candidate.us())).collect();
     all.sort_by(|a, b| a.1.total_cmp(&b.1));
