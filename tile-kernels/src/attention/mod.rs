@@ -110,6 +110,13 @@ const fn leaves_multiprocessors_idle(heads: usize, queries: usize, causal: bool)
     waves[1].saturating_mul(128 * 6) < waves[0].saturating_mul(192 * 5)
 }
 
+/// TEMPORARY: a variant by the environment.
+fn variant(default: [usize; 3]) -> [usize; 3] {
+    let Ok(text) = std::env::var("TX_ATT") else { return default };
+    let mut given = text.split(',').map(|x| x.parse::<usize>().ok().filter(|x| *x > 0));
+    default.map(|x| given.next().flatten().unwrap_or(x))
+}
+
 /// Queries of a tile of [`forward_packed`].
 const PACKED_ROWS: usize = 128;
 
@@ -537,9 +544,11 @@ pub fn forward<T: Half>(
             return Err(Error::Unsupported { function: NAME, problem });
         }
     };
-    let params = ForwardOptionsParams { BM: 128, BN: columns, D: d, THREADS: 256, CAP: soft_cap.is_some() };
+    let [rows, columns, section] = variant([128, columns, heads]);
+    let params =
+        ForwardOptionsParams { BM: rows, BN: columns, D: d, THREADS: 2 * rows, CAP: soft_cap.is_some() };
     let kernel = options_kernel::forward_options::<T>::instance(on.device(), params)?;
-    Ok(kernel.launch_on(on, q, k, v, o, sinks, options.log_sum_exp, scale, inner, group, left, right)?)
+    Ok(kernel.launch_on(on, q, k, v, o, sinks, options.log_sum_exp, scale, inner, group, left, right, section)?)
 }
 
 /// Where the sequences of [`forward_packed`] begin.
@@ -599,9 +608,9 @@ pub fn forward_packed<T: Half>(
             return Err(Error::Unsupported { function: NAME, problem });
         }
     };
-    let Packed { first_query, first_key, most_queries } = packed;
-    let tiles = most_queries.unwrap_or(queries).min(queries).div_ceil(PACKED_ROWS);
-    let params = PackedParams { BM: PACKED_ROWS, BN: columns, D: d, DV: dv, THREADS: 256, CAP: cap };
+    let Packed { first_query, first_key, .. } = packed;
+    let [rows, columns, section] = variant([PACKED_ROWS, columns, heads]);
+    let params = PackedParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows, CAP: cap };
     let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;
     let (q, k, v, o) = (q.swap_axes(0, 1)?, k.swap_axes(0, 1)?, v.swap_axes(0, 1)?, o.swap_axes(0, 1)?);
     let (group, sequences) = (heads / key_heads.max(1), first_query.len().saturating_sub(1));
@@ -620,7 +629,8 @@ pub fn forward_packed<T: Half>(
         inner,
         group,
         sequences,
-        tiles,
+        sequences.next_power_of_two().trailing_zeros() as usize,
+        section,
         left,
         right,
     )?)

@@ -195,6 +195,12 @@ pub fn step_in_window<T: Half, const CAP: bool>(
     softmax_step(scores, weights, most, here, shrink, total, acc, scale);
 }
 
+/// Offset `z` of packed sequences, of at most `most`; bounded so that indices can be computed in 32 bits.
+#[tile_fn]
+pub fn offset(first: &Tensor<i32, (Z,)>, z: usize, most: usize) -> usize {
+    min(min(max(first.masked([z]) as usize, 0), most), 1 << 28)
+}
+
 /// Writes the logarithms of the rows' sums of weights, where they are asked for: rows `row` on of head `head` of sequence `batch`.
 #[tile_fn(uses(log_of_sum))]
 pub fn write_sums(
