@@ -110,16 +110,6 @@ const fn leaves_multiprocessors_idle(heads: usize, queries: usize, causal: bool)
     waves[1].saturating_mul(128 * 6) < waves[0].saturating_mul(192 * 5)
 }
 
-/// TEMPORARY: a variant by the environment.
-fn variant(default: [usize; 3]) -> [usize; 3] {
-    let Ok(text) = std::env::var("TX_ATT") else { return default };
-    let mut given = text.split(',').map(|x| x.parse::<usize>().ok().filter(|x| *x > 0));
-    default.map(|x| given.next().flatten().unwrap_or(x))
-}
-
-/// Queries of a tile of [`forward_packed`].
-const PACKED_ROWS: usize = 128;
-
 /// What [`decode`] does beside its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Decode {
@@ -544,11 +534,9 @@ pub fn forward<T: Half>(
             return Err(Error::Unsupported { function: NAME, problem });
         }
     };
-    let [rows, columns, section] = variant([128, columns, heads]);
-    let params =
-        ForwardOptionsParams { BM: rows, BN: columns, D: d, THREADS: 2 * rows, CAP: soft_cap.is_some() };
+    let params = ForwardOptionsParams { BM: 128, BN: columns, D: d, THREADS: 256, CAP: soft_cap.is_some() };
     let kernel = options_kernel::forward_options::<T>::instance(on.device(), params)?;
-    Ok(kernel.launch_on(on, q, k, v, o, sinks, options.log_sum_exp, scale, inner, group, left, right, section)?)
+    Ok(kernel.launch_on(on, q, k, v, o, sinks, options.log_sum_exp, scale, inner, group, left, right)?)
 }
 
 /// Where the sequences of [`forward_packed`] begin.
@@ -558,9 +546,6 @@ pub struct Packed<'a> {
     pub first_query: &'a Tensor<i32, 1>,
     /// `[B + 1]`: the first key of each sequence, and the end of the last one's.
     pub first_key: &'a Tensor<i32, 1>,
-    /// The most queries that any sequence has; as many as there are in all where none is given, which costs a launch of blocks without work. A
-    /// sequence that has more gets no result for some.
-    pub most_queries: Option<usize>,
 }
 
 /// [`forward`] over sequences of different length, which lie one behind the other.
@@ -595,10 +580,12 @@ pub fn forward_packed<T: Half>(
     let Scalars { scale, inner, left, right } = options.scalars(NAME, d)?;
     Forward::counted(NAME, queries, keys)?;
     let cap = options.soft_cap.is_some();
-    let columns = match (d, dv) {
-        (64, 64) | (128, 128) => 128,
-        (192, 128) if !cap => 112,
-        (256, 256) => 64,
+    let is_tall = !cap && options.left.is_none() && on.device().supports(Target::Sm90a);
+    let (rows, columns) = match (d, dv) {
+        (64, 64) if is_tall && !leaves_multiprocessors_idle(heads, queries, true) => (192, 128),
+        (64, 64) | (128, 128) => (128, 128),
+        (192, 128) if !cap => (128, 112),
+        (256, 256) => (128, 64),
         _ => {
             let problem = format!(
                 "heads of 64, 128 or 256 elements are taken, or without a soft cap of 192 with values of 128; here are {d} with values of \
@@ -608,8 +595,7 @@ pub fn forward_packed<T: Half>(
             return Err(Error::Unsupported { function: NAME, problem });
         }
     };
-    let Packed { first_query, first_key, .. } = packed;
-    let [rows, columns, section] = variant([PACKED_ROWS, columns, heads]);
+    let Packed { first_query, first_key } = packed;
     let params = PackedParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows, CAP: cap };
     let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;
     let (q, k, v, o) = (q.swap_axes(0, 1)?, k.swap_axes(0, 1)?, v.swap_axes(0, 1)?, o.swap_axes(0, 1)?);
@@ -630,7 +616,6 @@ pub fn forward_packed<T: Half>(
         group,
         sequences,
         sequences.next_power_of_two().trailing_zeros() as usize,
-        section,
         left,
         right,
     )?)

@@ -9,13 +9,10 @@ use tile_runtime::prelude::*;
 /// `scale` is the cap times log2(e). `sinks`: one more score a head, of a key without a value. Rows that see no key are 0.
 #[tile_kernel(
     instances(
-        (BM, BN, D, THREADS) in [
-            (128, 128, 64, 256), (192, 128, 64, 384), (128, 128, 128, 256), (192, 80, 128, 384), (128, 80, 128, 256), (128, 64, 256, 256)
-        ],
+        (BM, BN, D, THREADS) in [(128, 128, 64, 256), (128, 128, 128, 256), (128, 64, 256, 256)],
         CAP in [false, true]
     ),
     require(HK > 0 && H % HK == 0 && group > 0),
-    require(heads > 0 && H % heads == 0),
     uses(begin_rows, divide_rows, step_in_window, write_sums)
 )]
 pub fn forward_options<
@@ -37,7 +34,6 @@ pub fn forward_options<
     group: usize,
     left: usize,
     right: usize,
-    heads: usize,
     taken: &mut Workspace<u32, (Fixed<1>,)>,
 ) {
     threads([THREADS]);
@@ -55,9 +51,7 @@ pub fn forward_options<
     let mut here = alloc_fragment::<f32>([BM]);
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
-    for [at, tile, rest] in persistent([heads, ceil_div(M, BM), H / heads * B]).counter(&mut taken[0]) {
-        let h = max(min(rest % (H / heads) * heads + at, H - 1), 0);
-        let b = rest / (H / heads);
+    for [h, tile, b] in persistent([H, ceil_div(M, BM), B]).counter(&mut taken[0]) {
         let row = max(ceil_div(queries, BM) - 1 - tile, 0) * BM;
         let own = row + keys - queries; // the key of the tile's first query; less than 0 where there are fewer keys than queries
         clear(&mut acc);
@@ -65,7 +59,7 @@ pub fn forward_options<
         copy(q.at([b, h, row, 0]), &mut q_s);
         let begin = min(max(own - before, 0), 1 << 28) / BN;
         let end = ceil_div(max(min(own + BM + after, keys), 0), BN);
-        for step in pipelined(begin..max(end, begin + 1), BM / 64) {
+        for step in pipelined(begin..max(end, begin + 1), 2) {
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();

@@ -1,25 +1,25 @@
 //! The kernel of [`forward_packed`](super::forward_packed): sequences of different length, one behind the other.
 
-use super::parts::{begin_rows, divide_rows, log_of_sum, offset, step_in_window};
+use super::parts::{begin_rows, divide_rows, log_of_sum, offset, sequence_of, step_in_window};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
 /// [`forward_options`](fn@super::options_kernel::forward_options) of packed sequences: sequence `z` has the queries from `first_query[z]` to before `first_query[z + 1]`,
-/// and keys likewise; its last query's own key is its last key. A sequence has at most `tiles` tiles of `BM` queries.
+/// and keys likewise; its last query's own key is its last key. Sequence `z` has the tiles from number `first_query[z] / BM + z` on, which are more than it needs by one at
+/// most, so that the grid depends on no length; `halvings` of `sequences` leave one of them.
 #[tile_kernel(
     instances(
         (BM, BN, D, DV, THREADS) in [
-            (128, 128, 64, 64, 256), (192, 128, 64, 64, 384), (128, 128, 128, 128, 256), (192, 80, 128, 128, 384),
-            (128, 80, 128, 128, 256), (128, 112, 192, 128, 256), (128, 64, 256, 256, 256)
+            (128, 128, 64, 64, 256), (192, 128, 64, 64, 384), (128, 128, 128, 128, 256), (128, 112, 192, 128, 256),
+            (128, 64, 256, 256, 256)
         ],
         CAP in [false, true],
-        where !CAP || D == DV
+        where !CAP || D == DV && BM == 128
     ),
     partial(o, sums),
     require(HK > 0 && H % HK == 0 && group > 0),
     require(Z == sequences + 1),
-    require(heads > 0 && H % heads == 0),
-    uses(begin_rows, divide_rows, log_of_sum, offset, step_in_window)
+    uses(begin_rows, divide_rows, log_of_sum, offset, sequence_of, step_in_window)
 )]
 pub fn packed<
     T: Half,
@@ -42,8 +42,7 @@ pub fn packed<
     inner: f32,
     group: usize,
     sequences: usize,
-    depth: usize,
-    heads: usize,
+    halvings: usize,
     left: usize,
     right: usize,
     taken: &mut Workspace<u32, (Fixed<1>,)>,
@@ -61,18 +60,8 @@ pub fn packed<
     let mut here = alloc_fragment::<f32>([BM]);
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
-    for [at, slot, section] in persistent([heads, S / BM + sequences, H / heads]).counter(&mut taken[0]) {
-        let h = min(section * heads + at, H - 1);
-        let mut z = 0; // the last sequence whose slots begin here or before
-        let mut beyond = sequences;
-        for _ in 0..depth {
-            let middle = (z + beyond) / 2;
-            if offset(first_query, middle, S) / BM + middle <= slot {
-                z = middle;
-            } else {
-                beyond = middle;
-            }
-        }
+    for [h, slot] in persistent([H, S / BM + sequences]).counter(&mut taken[0]) {
+        let z = sequence_of::<BM>(first_query, slot, sequences, halvings, S);
         let from = offset(first_query, z, S);
         let queries = max(offset(first_query, z + 1, S) - from, 0);
         let base = offset(first_key, z, K);
