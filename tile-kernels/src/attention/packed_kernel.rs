@@ -60,7 +60,7 @@ pub fn packed<
     let mut here = alloc_fragment::<f32>([BM]);
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
-    for [h, slot, _all] in persistent([H, S / BM + sequences, 1]).counter(&mut taken[0]) {
+    for [h, slot] in persistent([H, S / BM + sequences]).counter(&mut taken[0]) {
         let z = sequence_of::<BM>(first_query, slot, sequences, halvings, S);
         let from = offset(first_query, z, S);
         let queries = max(offset(first_query, z + 1, S) - from, 0);
