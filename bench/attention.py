@@ -82,7 +82,7 @@ class Case:
 
     def ours(self, library):
         names = ["q", "k", "v", "o", *(["fq", "fk"] if self.packed else []), *(["sinks"] if "sinks" in self.options else [])]
-        scalars = [float(self.causal), self.options.get("left", -1), -1.0, self.options.get("cap", 0.0), self.shape[3] if self.packed else -1]
+        scalars = [float(self.causal), self.options.get("left", -1), -1.0, self.options.get("cap", 0.0)]
         return lambda t: library("kernels/attention", [t[name] for name in names], scalars)
 
     def sequences(self, t, x=None):

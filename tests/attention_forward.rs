@@ -285,7 +285,7 @@ fn hidden_blocks_are_not_visited() {
 }
 
 /// Packed sequences of so many queries and keys, on every device; three tokens at each end belong to none.
-fn packed_agrees(case: Case, lengths: &[[usize; 2]], most_queries: Option<usize>) {
+fn packed_agrees(case: Case, lengths: &[[usize; 2]]) {
     let Case { sizes: [_, h, hk, ..], head: [d, dv], causal, left, right, cap: soft_cap, .. } = case;
     let firsts = |of: usize| {
         let ends = lengths.iter().scan(3, |at, length| {
@@ -310,7 +310,7 @@ fn packed_agrees(case: Case, lengths: &[[usize; 2]], most_queries: Option<usize>
         let sinks = case.sinks.then_some(&all);
         let log_sum_exp = Some(&mut logs);
         let options = Forward { causal, left, right, soft_cap, sinks, log_sum_exp, ..Forward::default() };
-        let packed = Packed { first_query: &fq, first_key: &fk, most_queries };
+        let packed = Packed { first_query: &fq, first_key: &fk };
         forward_packed(&device, queries.view(), keys.view(), values.view(), packed, o.view_mut(), options).unwrap();
         let (found, logs) = (exchanged(&o.to_vec().unwrap(), [1, s, h, dv]), logs.to_vec().unwrap());
         for head in 0..h {
@@ -337,26 +337,22 @@ fn packed_agrees(case: Case, lengths: &[[usize; 2]], most_queries: Option<usize>
 fn packed_sequences() {
     // One without queries, one without keys, one with fewer keys than queries, one of several tiles.
     let lengths = [[5, 70], [0, 4], [140, 200], [3, 0], [4, 2], [1, 1]];
-    packed_agrees(causal([1, 2, 1, 0, 0], 64), &lengths, Some(140));
-    packed_agrees(case([1, 1, 1, 0, 0], 64), &[[5, 70], [0, 4], [3, 0], [20, 130]], None);
+    packed_agrees(causal([1, 2, 1, 0, 0], 64), &lengths);
+    packed_agrees(case([1, 1, 1, 0, 0], 64), &[[5, 70], [0, 4], [3, 0], [20, 130]]);
 }
 
 #[test]
 fn packed_sequences_with_options() {
     let lengths = [[5, 70], [20, 150], [4, 2]];
-    packed_agrees(Case { left: Some(10), sinks: true, ..causal([1, 2, 2, 0, 0], 64) }, &lengths, Some(20));
-    packed_agrees(
-        Case { left: Some(10), right: Some(3), cap: Some(0.5), ..case([1, 1, 1, 0, 0], 128) },
-        &lengths,
-        None,
-    );
+    packed_agrees(Case { left: Some(10), sinks: true, ..causal([1, 2, 2, 0, 0], 64) }, &lengths);
+    packed_agrees(Case { left: Some(10), right: Some(3), cap: Some(0.5), ..case([1, 1, 1, 0, 0], 128) }, &lengths);
 }
 
 #[test]
 fn packed_sequences_of_other_heads() {
     let lengths = [[5, 30], [20, 120]];
-    packed_agrees(causal([1, 1, 1, 0, 0], 192), &lengths, Some(20));
-    packed_agrees(causal([1, 1, 1, 0, 0], 256), &lengths, Some(20));
+    packed_agrees(causal([1, 1, 1, 0, 0], 192), &lengths);
+    packed_agrees(causal([1, 1, 1, 0, 0], 256), &lengths);
 }
 
 /// Offsets that leave the tensors are cut off: nothing outside is read or written.
@@ -366,7 +362,7 @@ fn offsets_outside_are_cut_off() {
         let x = device.tensor(&half(20 * 64, 1), [20, 1, 64]).unwrap();
         let mut o = device.zeros::<f16, 3>([20, 1, 64]).unwrap();
         let first = device.tensor(&[-7, 5, i32::MAX, 3, i32::MIN], [5]).unwrap();
-        let packed = Packed { first_query: &first, first_key: &first, most_queries: None };
+        let packed = Packed { first_query: &first, first_key: &first };
         forward_packed(&device, x.view(), x.view(), x.view(), packed, o.view_mut(), Forward::default()).unwrap();
         assert!(o.to_vec().unwrap().iter().all(|x| x.is_finite()), "{device}");
     }
@@ -412,7 +408,7 @@ fn what_does_not_fit_packed_is_refused() {
         let make = |shape: [usize; 3]| device.zeros::<f16, 3>(shape).unwrap();
         let (q, k, v) = (make([8, heads, d]), make([8, key_heads, d]), make([8, key_heads, dv]));
         let mut o = make([8, heads, dv]);
-        let packed = Packed { first_query: &first, first_key, most_queries: None };
+        let packed = Packed { first_query: &first, first_key };
         forward_packed(&device, q.view(), k.view(), v.view(), packed, o.view_mut(), options).unwrap_err().to_string()
     };
     let says = |said: String, words: &[&str]| assert!(words.iter().all(|word| said.contains(word)), "{said}");

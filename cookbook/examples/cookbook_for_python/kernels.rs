@@ -51,7 +51,7 @@ pub fn run(kernel: &str, call: &Call<'_>) -> Result<(), Failure> {
 
 /// `q`, `k`, `v`, `o` of attention over whole sequences, or where they have three axes of packed ones, the offsets of queries and keys behind them; sinks last,
 /// where there are any. The scalars: whether it is causal, the keys of a window to the left and to the right (all where less than 0), the soft cap (none
-/// where 0), the most queries of a packed sequence; what is left out is as by default.
+/// where 0); what is left out is as by default.
 fn attention_of<T: Half + Plain>(call: &Call<'_>) -> Result<(), Failure> {
     let scalar = |at: usize| call.scalars.get(at).copied();
     let keys = |at: usize| scalar(at).filter(|keys| *keys >= 0.0).map(|keys| keys as usize);
@@ -69,7 +69,7 @@ fn attention_of<T: Half + Plain>(call: &Call<'_>) -> Result<(), Failure> {
     if is_packed {
         let (q, k, v) = (call.input::<T, 3>(0)?, call.input::<T, 3>(1)?, call.input::<T, 3>(2)?);
         let (first_query, first_key) = (call.input::<i32, 1>(4)?, call.input::<i32, 1>(5)?);
-        let packed = Packed { first_query: &first_query, first_key: &first_key, most_queries: keys(4) };
+        let packed = Packed { first_query: &first_query, first_key: &first_key };
         let mut o = call.output::<T, 3>(3)?;
         return Ok(forward_packed(call.on, q.view(), k.view(), v.view(), packed, o.view_mut(), options)?);
     }

@@ -41,11 +41,13 @@ impl<'a> Lowering<'a> {
         self.cluster().iter().product()
     }
 
-    /// The raster of a grid of these extents, as values and as the launcher's expressions.
-    pub(super) fn raster(&mut self, extents: &[ExprId]) -> Raster {
+    /// The raster of a grid of these extents, as values and as the launcher's expressions. `is_loop`: blocks take tile after tile.
+    pub(super) fn raster(&mut self, extents: &[ExprId], is_loop: bool) -> Raster {
         let cluster = self.cluster();
-        // How deep the grid is only those ask that take tile after tile.
-        let is_persistent = self.kernel.persistent().is_some();
+        // The last extent only those ask for that take tile after tile, and groups of tiles along y.
+        let is_asked = |axis: usize, is_grouped: bool| {
+            is_loop || axis == 0 || axis == 1 && (is_grouped || extents.len() > 2)
+        };
         let along = |l: &mut Self, axis: usize, name: &str| match extents.get(axis) {
             None => l.int(1),
             Some(&extent) => {
@@ -55,7 +57,7 @@ impl<'a> Lowering<'a> {
                 }
                 let extent = l.value(extent);
                 let tiles = if cluster[axis] > 1 { l.binary(BinaryOp::CeilDiv, extent, by) } else { extent };
-                if axis == 2 && !is_persistent { tiles } else { l.once(name, tiles) }
+                if is_asked(axis, l.kernel.swizzle.is_some()) { l.once(name, tiles) } else { tiles }
             }
         };
         let wide = along(self, 0, "tiles_x");
@@ -197,7 +199,7 @@ impl<'a> Lowering<'a> {
 
     /// Binds the indices of a grid that is launched as a line.
     pub(super) fn line_bindings(&mut self, vars: &[VarId], extents: &[ExprId]) {
-        let raster = self.raster(extents);
+        let raster = self.raster(extents, false);
         let t = self.line_index(ValueKind::Block(0));
         let t = self.once("tile", t);
         let tile = self.tile_of(&raster, t);
@@ -222,7 +224,7 @@ impl<'a> Lowering<'a> {
         f: impl FnOnce(&mut Self),
     ) {
         let vars: Vec<Option<VarId>> = vars.iter().map(|v| needed.contains(v).then_some(*v)).collect();
-        let raster = self.raster(extents);
+        let raster = self.raster(extents, true);
         let [start, end] = match contiguous {
             true => self.contiguous_tiles(&raster),
             false => [self.line_index(ValueKind::Block(0)), raster.total],
@@ -240,7 +242,7 @@ impl<'a> Lowering<'a> {
         let Some(PersistentLoop { vars, extents, contiguous, .. }) = self.kernel.persistent() else {
             return self.bug("a loop over tiles that is none");
         };
-        let raster = self.raster(extents);
+        let raster = self.raster(extents, true);
         let first = self.line_index(ValueKind::Block(0));
         let clusters = self.line_index(ValueKind::Special(Special::Grid(0)));
         let bounds = if contiguous {

@@ -110,9 +110,6 @@ const fn leaves_multiprocessors_idle(heads: usize, queries: usize, causal: bool)
     waves[1].saturating_mul(128 * 6) < waves[0].saturating_mul(192 * 5)
 }
 
-/// Queries of a tile of [`forward_packed`].
-const PACKED_ROWS: usize = 128;
-
 /// What [`decode`] does beside its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Decode {
@@ -549,9 +546,6 @@ pub struct Packed<'a> {
     pub first_query: &'a Tensor<i32, 1>,
     /// `[B + 1]`: the first key of each sequence, and the end of the last one's.
     pub first_key: &'a Tensor<i32, 1>,
-    /// The most queries that any sequence has; as many as there are in all where none is given, which costs a launch of blocks without work. A
-    /// sequence that has more gets no result for some.
-    pub most_queries: Option<usize>,
 }
 
 /// [`forward`] over sequences of different length, which lie one behind the other.
@@ -586,10 +580,12 @@ pub fn forward_packed<T: Half>(
     let Scalars { scale, inner, left, right } = options.scalars(NAME, d)?;
     Forward::counted(NAME, queries, keys)?;
     let cap = options.soft_cap.is_some();
-    let columns = match (d, dv) {
-        (64, 64) | (128, 128) => 128,
-        (192, 128) if !cap => 112,
-        (256, 256) => 64,
+    let is_tall = !cap && options.left.is_none() && on.device().supports(Target::Sm90a);
+    let (rows, columns) = match (d, dv) {
+        (64, 64) if is_tall && !leaves_multiprocessors_idle(heads, queries, true) => (192, 128),
+        (64, 64) | (128, 128) => (128, 128),
+        (192, 128) if !cap => (128, 112),
+        (256, 256) => (128, 64),
         _ => {
             let problem = format!(
                 "heads of 64, 128 or 256 elements are taken, or without a soft cap of 192 with values of 128; here are {d} with values of \
@@ -599,9 +595,8 @@ pub fn forward_packed<T: Half>(
             return Err(Error::Unsupported { function: NAME, problem });
         }
     };
-    let Packed { first_query, first_key, most_queries } = packed;
-    let tiles = most_queries.unwrap_or(queries).min(queries).div_ceil(PACKED_ROWS);
-    let params = PackedParams { BM: PACKED_ROWS, BN: columns, D: d, DV: dv, THREADS: 256, CAP: cap };
+    let Packed { first_query, first_key } = packed;
+    let params = PackedParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows, CAP: cap };
     let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;
     let (q, k, v, o) = (q.swap_axes(0, 1)?, k.swap_axes(0, 1)?, v.swap_axes(0, 1)?, o.swap_axes(0, 1)?);
     let (group, sequences) = (heads / key_heads.max(1), first_query.len().saturating_sub(1));
@@ -620,7 +615,7 @@ pub fn forward_packed<T: Half>(
         inner,
         group,
         sequences,
-        tiles,
+        sequences.next_power_of_two().trailing_zeros() as usize,
         left,
         right,
     )?)

@@ -34,13 +34,11 @@ pub fn forward_options<
     group: usize,
     left: usize,
     right: usize,
+    taken: &mut Workspace<u32, (Fixed<1>,)>,
 ) {
-    let [h, tile, b] = blocks([H, ceil_div(M, BM), B]);
     threads([THREADS]);
     let queries = min(M, 1 << 28); // bounds that let indices be computed in 32 bits
     let keys = min(N, 1 << 28);
-    let row = max(ceil_div(queries, BM) - 1 - tile, 0) * BM;
-    let own = row + keys - queries; // the key of the tile's first query; less than 0 where there are fewer keys than queries
     let before = min(left, 1 << 29);
     let after = min(right, 1 << 29);
     let mut q_s = alloc_shared::<T>([BM, D]);
@@ -53,35 +51,39 @@ pub fn forward_options<
     let mut here = alloc_fragment::<f32>([BM]);
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
-    clear(&mut acc);
-    begin_rows(&mut most, &mut total, sinks, h);
-    copy(q.at([b, h, row, 0]), &mut q_s);
-    let begin = min(max(own - before, 0), 1 << 28) / BN;
-    let end = ceil_div(max(min(own + BM + after, keys), 0), BN);
-    for step in pipelined(begin..end, 2) {
-        copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
-        copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
-        gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-        step_in_window::<T, CAP>(
-            &mut scores,
-            &mut weights,
-            &mut most,
-            &mut here,
-            &mut shrink,
-            &mut total,
-            &mut acc,
-            scale,
-            inner,
-            step,
-            own,
-            keys,
-            before,
-            after,
-        );
-        gemm(&weights, &v_s, &mut acc);
+    for [h, tile, b] in persistent([H, ceil_div(M, BM), B]).counter(&mut taken[0]) {
+        let row = max(ceil_div(queries, BM) - 1 - tile, 0) * BM;
+        let own = row + keys - queries; // the key of the tile's first query; less than 0 where there are fewer keys than queries
+        clear(&mut acc);
+        begin_rows(&mut most, &mut total, sinks, h);
+        copy(q.at([b, h, row, 0]), &mut q_s);
+        let begin = min(max(own - before, 0), 1 << 28) / BN;
+        let end = ceil_div(max(min(own + BM + after, keys), 0), BN);
+        for step in pipelined(begin..max(end, begin + 1), 2) {
+            copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
+            copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
+            gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
+            step_in_window::<T, CAP>(
+                &mut scores,
+                &mut weights,
+                &mut most,
+                &mut here,
+                &mut shrink,
+                &mut total,
+                &mut acc,
+                scale,
+                inner,
+                step,
+                own,
+                keys,
+                before,
+                after,
+            );
+            gemm(&weights, &v_s, &mut acc);
+        }
+        write_sums(sums, &mut most, &mut total, b, h, row);
+        divide_rows(&mut acc, &mut total);
+        copy(&acc, o.at_mut([b, h, row, 0]));
     }
-    write_sums(sums, &mut most, &mut total, b, h, row);
-    divide_rows(&mut acc, &mut total);
-    copy(&acc, o.at_mut([b, h, row, 0]));
 }
 // ANCHOR_END: kernel

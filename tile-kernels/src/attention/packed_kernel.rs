@@ -1,23 +1,25 @@
 //! The kernel of [`forward_packed`](super::forward_packed): sequences of different length, one behind the other.
 
-use super::parts::{begin_rows, divide_rows, log_of_sum, step_in_window};
+use super::parts::{begin_rows, divide_rows, log_of_sum, offset, sequence_of, step_in_window};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
 /// [`forward_options`](fn@super::options_kernel::forward_options) of packed sequences: sequence `z` has the queries from `first_query[z]` to before `first_query[z + 1]`,
-/// and keys likewise; its last query's own key is its last key. A sequence has at most `tiles` tiles of `BM` queries.
+/// and keys likewise; its last query's own key is its last key. Sequence `z` has the tiles from number `first_query[z] / BM + z` on, which are more than it needs by one at
+/// most, so that the grid depends on no length; `halvings` of `sequences` leave one of them.
 #[tile_kernel(
     instances(
         (BM, BN, D, DV, THREADS) in [
-            (128, 128, 64, 64, 256), (128, 128, 128, 128, 256), (128, 112, 192, 128, 256), (128, 64, 256, 256, 256)
+            (128, 128, 64, 64, 256), (192, 128, 64, 64, 384), (128, 128, 128, 128, 256), (128, 112, 192, 128, 256),
+            (128, 64, 256, 256, 256)
         ],
         CAP in [false, true],
-        where !CAP || D == DV
+        where !CAP || D == DV && BM == 128
     ),
     partial(o, sums),
     require(HK > 0 && H % HK == 0 && group > 0),
     require(Z == sequences + 1),
-    uses(begin_rows, divide_rows, log_of_sum, step_in_window)
+    uses(begin_rows, divide_rows, log_of_sum, offset, sequence_of, step_in_window)
 )]
 pub fn packed<
     T: Half,
@@ -40,19 +42,12 @@ pub fn packed<
     inner: f32,
     group: usize,
     sequences: usize,
-    tiles: usize,
+    halvings: usize,
     left: usize,
     right: usize,
+    taken: &mut Workspace<u32, (Fixed<1>,)>,
 ) {
-    let [h, tile, z] = blocks([H, tiles, sequences]);
     threads([THREADS]);
-    let from = min(min(max(first_query.masked([z]) as usize, 0), S), 1 << 28); // as below, indices in 32 bits
-    let queries = max(min(min(first_query.masked([z + 1]) as usize, S), 1 << 28) - from, 0);
-    let base = min(min(max(first_key.masked([z]) as usize, 0), K), 1 << 28);
-    let keys = max(min(min(first_key.masked([z + 1]) as usize, K), 1 << 28) - base, 0);
-    let is_used = tile < ceil_div(queries, BM);
-    let row = max(ceil_div(queries, BM) - 1 - min(tile, 1 << 22), 0) * BM;
-    let own = row + keys - queries;
     let before = min(left, 1 << 29);
     let after = min(right, 1 << 29);
     let mut q_s = alloc_shared::<T>([BM, D]);
@@ -65,47 +60,58 @@ pub fn packed<
     let mut here = alloc_fragment::<f32>([BM]);
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
-    clear(&mut acc);
-    begin_rows(&mut most, &mut total, sinks, h);
-    copy(q.at([h, from + row, 0]), &mut q_s);
-    let begin = min(max(own - before, 0), 1 << 28) / BN;
-    let end = ceil_div(if is_used { max(min(own + BM + after, keys), 0) } else { 0 }, BN);
-    for step in pipelined(begin..end, 2) {
-        copy(k.at([h / group, base + step * BN, 0]), &mut k_s);
-        copy(v.at([h / group, base + step * BN, 0]), &mut v_s);
-        gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-        step_in_window::<T, CAP>(
-            &mut scores,
-            &mut weights,
-            &mut most,
-            &mut here,
-            &mut shrink,
-            &mut total,
-            &mut acc,
-            scale,
-            inner,
-            step,
-            own,
-            keys,
-            before,
-            after,
-        );
-        gemm(&weights, &v_s, &mut acc);
-    }
-    if let Some(sums) = sums {
-        for [i] in parallel([BM]) {
-            if is_used && row + i < queries {
-                *sums.masked_mut([0, h, from + row + i]) = log_of_sum(most[i], total[i]);
+    for [h, slot] in persistent([H, S / BM + sequences]).counter(&mut taken[0]) {
+        let z = sequence_of::<BM>(first_query, slot, sequences, halvings, S);
+        let from = offset(first_query, z, S);
+        let queries = max(offset(first_query, z + 1, S) - from, 0);
+        let base = offset(first_key, z, K);
+        let keys = max(offset(first_key, z + 1, K) - base, 0);
+        let end_slot = from / BM + z + ceil_div(queries, BM);
+        let is_used = from / BM + z <= slot && slot < end_slot;
+        let row = max(min(end_slot - 1 - slot, 1 << 22), 0) * BM;
+        let own = row + keys - queries;
+        clear(&mut acc);
+        begin_rows(&mut most, &mut total, sinks, h);
+        copy(q.at([h, from + row, 0]), &mut q_s);
+        let begin = min(max(own - before, 0), 1 << 28) / BN;
+        let end = ceil_div(if is_used { max(min(own + BM + after, keys), 0) } else { 0 }, BN);
+        for step in pipelined(begin..max(end, begin + 1), BM / 64) {
+            copy(k.at([h / group, base + step * BN, 0]), &mut k_s);
+            copy(v.at([h / group, base + step * BN, 0]), &mut v_s);
+            gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
+            step_in_window::<T, CAP>(
+                &mut scores,
+                &mut weights,
+                &mut most,
+                &mut here,
+                &mut shrink,
+                &mut total,
+                &mut acc,
+                scale,
+                inner,
+                step,
+                own,
+                keys,
+                before,
+                after,
+            );
+            gemm(&weights, &v_s, &mut acc);
+        }
+        if let Some(sums) = sums {
+            for [i] in parallel([BM]) {
+                if is_used && row + i < queries {
+                    *sums.masked_mut([0, h, from + row + i]) = log_of_sum(most[i], total[i]);
+                }
             }
         }
-    }
-    divide_rows(&mut acc, &mut total);
-    if is_used && row + BM <= queries {
-        copy(&acc, o.at_mut([h, from + row, 0]));
-    } else {
-        for [i, j] in parallel([BM, DV]) {
-            if is_used && row + i < queries {
-                *o.masked_mut([h, from + row + i, j]) = acc[[i, j]].cast::<T>();
+        divide_rows(&mut acc, &mut total);
+        if is_used && row + BM <= queries {
+            copy(&acc, o.at_mut([h, from + row, 0]));
+        } else {
+            for [i, j] in parallel([BM, DV]) {
+                if is_used && row + i < queries {
+                    *o.masked_mut([h, from + row + i, j]) = acc[[i, j]].cast::<T>();
+                }
             }
         }
     }

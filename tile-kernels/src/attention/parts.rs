@@ -195,6 +195,35 @@ pub fn step_in_window<T: Half, const CAP: bool>(
     softmax_step(scores, weights, most, here, shrink, total, acc, scale);
 }
 
+/// Offset `z` of packed sequences, of at most `most`; bounded so that indices can be computed in 32 bits.
+#[tile_fn]
+pub fn offset(first: &Tensor<i32, (Z,)>, z: usize, most: usize) -> usize {
+    min(min(max(first.masked([z]) as usize, 0), most), 1 << 28)
+}
+
+/// The sequence that tile `tile` of `BM` queries is of, of packed sequences: the last one whose first tile is this one or before. Sequence `z` has the tiles from
+/// number `first[z] / BM + z` on. `halvings` of `sequences` leave one of them.
+#[tile_fn(uses(offset))]
+pub fn sequence_of<const BM: usize>(
+    first: &Tensor<i32, (Z,)>,
+    tile: usize,
+    sequences: usize,
+    halvings: usize,
+    most: usize,
+) -> usize {
+    let mut z = 0;
+    let mut beyond = sequences;
+    for _ in 0..halvings {
+        let middle = (z + beyond) / 2;
+        if offset(first, middle, most) / BM + middle <= tile {
+            z = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    z
+}
+
 /// Writes the logarithms of the rows' sums of weights, where they are asked for: rows `row` on of head `head` of sequence `batch`.
 #[tile_fn(uses(log_of_sum))]
 pub fn write_sums(

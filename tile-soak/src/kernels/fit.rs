@@ -126,10 +126,8 @@ fn own(source: &Source, constants: &Constants<'_>, problem: &mut Problem) {
         "packed" => {
             let (hk, group, s, k) = (1 + dim("HK") % 2, 1 + dim("H") % 2, dim("S").min(300), dim("K").min(300));
             scalars.extend([("group", group), ("left", 40 * scalar("left")), ("right", 40 * scalar("right"))]);
-            // As many tiles as the longest sequence has, or one that no sequence has.
-            let sequences = 1 + scalar("sequences") % 3;
-            let tiles = ceil(ceil(s, sequences), constant("BM")) + scalar("tiles") % 2;
-            scalars.extend([("sequences", sequences), ("tiles", tiles)]);
+            // Two halvings leave one of up to four sequences.
+            scalars.extend([("sequences", 1 + scalar("sequences") % 4), ("halvings", 2)]);
             tables.extend([("first_query", Table::Cuts(s)), ("first_key", Table::Cuts(k))]);
             vec![("HK", hk), ("H", hk * group), ("S", s), ("K", k)]
         }
