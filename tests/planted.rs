@@ -258,8 +258,9 @@ fn keep_order(right: &Program, mut wrong: Vec<(usize, &Program)>) -> BTreeMap<us
     let mut come_to = vec![false; marked.count];
     // The contents of integers differ where there are any.
     let has_tables = right.tensors.iter().any(|tensor| tensor.dtype.is_whole());
-    let contents =
-        if has_tables { vec![Contents::Random(7), Contents::Ascending(200)] } else { vec![Contents::Random(7)] };
+    let of_tables = [Contents::Ascending(200), Contents::Tables(700), Contents::Tables(9000)];
+    let contents: Vec<Contents> =
+        [Contents::Random(7)].into_iter().chain(of_tables.into_iter().filter(|_| has_tables)).collect();
     let cases = LENGTHS.iter().flat_map(|(steps, ragged)| contents.iter().map(|contents| (*steps, *ragged, *contents)));
     let (mut is_executed, mut launches, mut shown) = (false, Vec::new(), Vec::new());
     let is_one_launch = is_one_launch(right);

@@ -325,7 +325,7 @@ impl<'p> Search<'p> {
 /// The integers that are no index: enough that what they count goes around its stages, and a word can be shifted by it.
 const SMALL: i64 = 16;
 
-/// What tensors of a launch hold.
+/// What tensors of a launch hold. Integers that the program writes are 0 but for [`Contents::Same`]: it may count in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Integers of this value; floating-point zeros.
@@ -367,10 +367,14 @@ pub(crate) fn arguments(program: &Program, extents: &Extents, contents: Contents
         let last: i64 = shape.iter().zip(&strides).map(|(extent, stride)| (extent - 1) * stride).sum();
         let elements = if shape.contains(&0) { 0 } else { usize::try_from(last + 1).ok()? };
         let memory = Memory::try_zeros(elements * tensor.dtype.bytes() as usize).ok()?;
+        let is_whole = tensor.dtype.is_whole();
         let contents = match contents {
-            Contents::Tables(number) if shape.len() == 1 && tensor.dtype.is_whole() => Contents::Same(number),
+            Contents::Same(_) => contents,
+            // What is counted in begins at 0.
+            _ if is_whole && tensor.mutable => Contents::Same(0),
+            Contents::Tables(number) if is_whole && shape.len() == 1 => Contents::Same(number),
             Contents::Tables(_) => Contents::Random(1),
-            Contents::Same(_) | Contents::Ascending(_) | Contents::Random(_) => contents,
+            Contents::Ascending(_) | Contents::Random(_) => contents,
         };
         fill(&memory, tensor.dtype, elements, contents)?;
         let (dtype, memory) = (tensor.dtype, Arc::new(memory));
