@@ -162,7 +162,8 @@ impl<'p> Search<'p> {
             let mut stride = 1i64;
             for (axis, extent) in (0..tensor.shape.len() as u8).zip(&tensor.shape).rev() {
                 extents.strides.insert((tensor.param, axis), stride);
-                let extent = extent.evaluate(&extents).unwrap_or(1).max(1);
+                // Without elements a tensor may have any strides: they are 0, which is a multiple of whatever a check asks for.
+                let extent = extent.evaluate(&extents).unwrap_or(1).max(i64::from(self.wanted.steps != 0));
                 let is_row = stride == 1 && tensor.shape.len() > 1;
                 let row = if is_row && self.wanted.ragged { 16 * (extent / 16 + 2) } else { extent };
                 stride = stride.saturating_mul(row);
