@@ -1,7 +1,8 @@
 //! Mistakes planted in lowered programs, drawn by a seed: those of the protocol (arrivals, bytes, parities, slots, fences, commits, waits, early
 //! use) are found by `verify::program` alone; of coordinates and guards the checked simulator says so, or the result is another.
 //!
-//! `PLANTED` says how many are drawn, `PLANTED_SEED` from which seed, and `PLANTED_ONLY` from programs whose name contains what.
+//! `PLANTED` says how many are drawn, `PLANTED_SEED` from which seed, `PLANTED_ONLY` from programs whose name contains what, and
+//! `PLANTED_WRITE` a folder that gets the right and the wrong program of each that goes unnoticed, as text.
 
 #[path = "nvrtc/kernels.rs"]
 #[allow(dead_code)] // how they are compiled is for tests/nvrtc
@@ -11,14 +12,15 @@ mod products;
 
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::path::Path;
 use tile_ir::ir::{BinaryOp, DtypeClass, EntityRef, Instance, Kernel, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostExpr, ParameterKind, Program, ValueType};
 use tile_ir::sim::checked::{CheckedOptions, Copies, Schedule, run};
 use tile_ir::sim::{Argument, TensorArgument, numeric};
 use tile_ir::testing::plant::{
-    Family, Marked, Mistake, commits_without_copies, exchanges_alike, marked, marked_everywhere, mistakes,
-    moves_over_registers, planted,
+    Family, Marked, Mistake, commits_without_copies, exchanges_alike, fences_nothing, marked, marked_everywhere,
+    mistakes, moves_over_registers, planted,
 };
 use tile_ir::verify::program::{Contents, Effort, program as verify, small_launch};
 
@@ -85,6 +87,8 @@ enum Floats {
     Distinct,
     /// Up to a half, hardly two of them equal, but for one in a thousand, which is up to 5,000: another number than the largest is taken off before exponentials at a cost.
     Peaks,
+    /// Up to 4, hardly two of them equal: sums of products go far beyond those before.
+    Large,
 }
 
 const fn case(steps: i64, ragged: bool, contents: Contents, floats: Floats, blocks: Option<u32>) -> Case {
@@ -94,9 +98,10 @@ const fn case(steps: i64, ragged: bool, contents: Contents, floats: Floats, bloc
 /// A row that is long enough for every warp of a large block.
 const LONG: i64 = 20_000;
 
-/// Whole tiles; tiles that leave their tensors, at two lengths; tables of entries that do not exist; sequences of some length; both beside
-/// numbers that differ; rows that are long enough for every warp of a large block.
-const CASES: [Case; 17] = [
+/// Whole tiles; tiles that leave their tensors, at four lengths, of which two end within a loop's first stages; tensors without elements; tables of
+/// entries that do not exist, and of some that do, beside long sequences; sequences of some length; all of them beside numbers that differ; rows that are
+/// long enough for every warp of a large block.
+const CASES: [Case; 24] = [
     case(256, false, Contents::Random(7), Floats::Plain, None),
     case(256, true, Contents::Random(8), Floats::Plain, None),
     case(1000, true, Contents::Random(9), Floats::Plain, None),
@@ -105,6 +110,13 @@ const CASES: [Case; 17] = [
     case(256, true, Contents::Random(10), Floats::Distinct, None),
     case(256, false, Contents::Ascending(200), Floats::Distinct, None),
     case(256, false, Contents::Same(40), Floats::Distinct, None),
+    case(24, true, Contents::Random(17), Floats::Distinct, None),
+    case(72, true, Contents::Random(18), Floats::Distinct, None),
+    case(0, false, Contents::Random(19), Floats::Distinct, None),
+    case(256, false, Contents::Tables(100), Floats::Distinct, None),
+    case(256, true, Contents::Tables(300), Floats::Large, None),
+    case(512, false, Contents::Random(20), Floats::Large, Some(2)),
+    case(512, false, Contents::Tables(9000), Floats::Distinct, Some(2)),
     case(512, false, Contents::Same(1_000_000), Floats::Distinct, Some(1)),
     case(512, true, Contents::Same(0), Floats::Distinct, Some(2)),
     case(1000, true, Contents::Ascending(150), Floats::Distinct, Some(1)),
@@ -125,7 +137,11 @@ fn spread(arguments: &[Argument], floats: Floats, seed: u64) {
         }
         let mut random = Random(seed.wrapping_mul(64) + which as u64);
         let number = |_| {
-            let size = if floats == Floats::Peaks && random.below(1000) == 0 { 5000.0 } else { 0.5 };
+            let size = match floats {
+                Floats::Large => 4.0,
+                Floats::Peaks if random.below(1000) == 0 => 5000.0,
+                Floats::Plain | Floats::Distinct | Floats::Peaks => 0.5,
+            };
             numeric::encode(*dtype, (random.below(1 << 24) as f32 / (1 << 23) as f32 - 1.0) * size)
         };
         let elements = memory.len() / dtype.bytes() as usize;
@@ -242,8 +258,9 @@ fn keep_order(right: &Program, mut wrong: Vec<(usize, &Program)>) -> BTreeMap<us
     let mut come_to = vec![false; marked.count];
     // The contents of integers differ where there are any.
     let has_tables = right.tensors.iter().any(|tensor| tensor.dtype.is_whole());
-    let contents =
-        if has_tables { vec![Contents::Random(7), Contents::Ascending(200)] } else { vec![Contents::Random(7)] };
+    let of_tables = [Contents::Ascending(200), Contents::Tables(700), Contents::Tables(9000)];
+    let contents: Vec<Contents> =
+        [Contents::Random(7)].into_iter().chain(of_tables.into_iter().filter(|_| has_tables)).collect();
     let cases = LENGTHS.iter().flat_map(|(steps, ragged)| contents.iter().map(|contents| (*steps, *ragged, *contents)));
     let (mut is_executed, mut launches, mut shown) = (false, Vec::new(), Vec::new());
     let is_one_launch = is_one_launch(right);
@@ -347,6 +364,7 @@ fn judge(program: &Program, mistakes: &[&Mistake]) -> Vec<Verdict> {
         let is_equal = moves_over_registers(program, mistake)
             || exchanges_alike(program, mistake)
             || commits_without_copies(program, mistake)
+            || fences_nothing(program, mistake)
             || mistake.text == "`wgmma fence` is left out";
         let rest = match is_reached(which) {
             _ if is_equal => Verdict::Equal,
@@ -356,6 +374,14 @@ fn judge(program: &Program, mistakes: &[&Mistake]) -> Vec<Verdict> {
         verdict.or(by_order.get(&which).copied()).unwrap_or(rest)
     };
     verdicts.iter().enumerate().map(of_rest).collect()
+}
+
+/// Leaves a program and what a mistake makes of it in a folder.
+fn write(folder: &Path, number: usize, right: &Program, mistake: &Mistake) {
+    for (what, program) in [("right", right), ("wrong", &planted(right, mistake))] {
+        let file = folder.join(format!("{number}.{what}.tile"));
+        std::fs::write(&file, format!("// {mistake}\n{program}")).unwrap_or_else(|error| panic!("{file:?}: {error}"));
+    }
 }
 
 #[test]
@@ -392,7 +418,12 @@ fn planted_mistakes_are_found() {
         let text = || format!("{} for {}: {mistake}", program.name, program.target);
         match verdict {
             Verdict::Shown if mistake.family.is_protocol() => left_to_execution.push(text()),
-            Verdict::Unnoticed => unnoticed.push(text()),
+            Verdict::Unnoticed => {
+                if let Some(folder) = std::env::var_os("PLANTED_WRITE") {
+                    write(folder.as_ref(), unnoticed.len(), program, mistake);
+                }
+                unnoticed.push(text());
+            }
             Verdict::Verified | Verdict::Shown | Verdict::Equal | Verdict::Unreached => {}
         }
     }

@@ -3,6 +3,7 @@
 
 mod alike;
 mod commits;
+mod fences;
 pub mod indices;
 pub mod plant;
 pub mod text;

@@ -5,6 +5,7 @@
 
 use super::alike::is_alike;
 use super::commits::commits_nothing;
+use super::fences::shows_nothing;
 use crate::ir::{AccessMode, ShuffleKind, SpanId};
 use crate::lowered::visit::any;
 use crate::lowered::*;
@@ -384,6 +385,12 @@ pub fn exchanges_alike(program: &Program, mistake: &Mistake) -> bool {
 pub fn commits_without_copies(program: &Program, mistake: &Mistake) -> bool {
     let commit = found(&program.body, mistake.at).map(|(kind, _)| kind);
     commit.is_some_and(|kind| *kind == OpKind::AsyncCommit && commits_nothing(program, kind))
+}
+
+/// Whether the mistake is in a proxy fence before which the thread has stored nothing since another one.
+pub fn fences_nothing(program: &Program, mistake: &Mistake) -> bool {
+    let fence = found(&program.body, mistake.at).map(|(kind, _)| kind);
+    fence.is_some_and(|kind| *kind == OpKind::FenceProxyAsync && shows_nothing(program, kind))
 }
 
 /// An assertion that never holds, at a place of its own: the simulator says one thing a place.

@@ -76,9 +76,10 @@ enum Unknown {
 pub(crate) struct Wanted {
     /// Clusters that are executed at once: what a grid of persistent blocks is made of.
     pub clusters: u32,
-    /// What an extent is to be near that the grid does not depend on.
+    /// What an extent is to be near that the grid does not depend on; 0: tensors may be without elements.
     pub steps: i64,
-    /// Whether extents that may be odd are: tiles that leave their tensors, guards that are false.
+    /// Whether extents that may be odd are: tiles that leave their tensors, guards that are false. Scalars are then sought from 3 on, not
+    /// from 1: a tile has several parts.
     pub ragged: bool,
     /// Whether tensors hold more than zeros.
     pub is_filled: bool,
@@ -132,7 +133,7 @@ impl<'p> Search<'p> {
             let beyond = |number: i64| [1, 2, 3].map(|times| times * number + if number > 64 { 8 } else { 1 });
             let ragged: Vec<i64> =
                 numbers.iter().copied().filter(|n| (4..=4096).contains(n)).flat_map(beyond).collect();
-            numbers.extend(ragged.into_iter().chain([5, 7, 100, 200, 1000]));
+            numbers.extend(ragged.into_iter().chain([5, 7, 24, 40, 72, 100, 200, 1000]));
         }
         Search { program, wanted, unknowns: unknowns.into_iter().collect(), numbers: numbers.into_iter().collect() }
     }
@@ -161,7 +162,8 @@ impl<'p> Search<'p> {
             let mut stride = 1i64;
             for (axis, extent) in (0..tensor.shape.len() as u8).zip(&tensor.shape).rev() {
                 extents.strides.insert((tensor.param, axis), stride);
-                let extent = extent.evaluate(&extents).unwrap_or(1).max(1);
+                // Without elements a tensor may have any strides: they are 0, which is a multiple of whatever a check asks for.
+                let extent = extent.evaluate(&extents).unwrap_or(1).max(i64::from(self.wanted.steps != 0));
                 let is_row = stride == 1 && tensor.shape.len() > 1;
                 let row = if is_row && self.wanted.ragged { 16 * (extent / 16 + 2) } else { extent };
                 stride = stride.saturating_mul(row);
@@ -175,8 +177,9 @@ impl<'p> Search<'p> {
         let holds = |check: &&Check| check.holds.evaluate(extents).is_some_and(|value| value != 0);
         let checks = &self.program.launch.checks;
         let broken = checks.len() - checks.iter().filter(holds).count();
+        let least = if self.wanted.steps == 0 { 0 } else { 1 };
         let sizes = self.program.tensors.iter().filter(|tensor| {
-            let shape = tensor.shape.iter().map(|extent| extent.evaluate(extents).filter(|e| *e > 0));
+            let shape = tensor.shape.iter().map(|extent| extent.evaluate(extents).filter(|e| *e >= least));
             let elements = shape.into_iter().try_fold(1i64, |n, extent| n.checked_mul(extent?));
             let bytes = elements.and_then(|n| n.checked_mul(i64::from(tensor.dtype.bytes())));
             let most = if tensor.mutable || self.wanted.is_filled { MOST_TOUCHED } else { MOST_READ };
@@ -200,7 +203,7 @@ impl<'p> Search<'p> {
 
     fn satisfying(&self, start: i64) -> Option<Extents> {
         let scalars = self.unknowns.iter().filter_map(|unknown| match unknown {
-            Unknown::Scalar(param) => Some((*param, 1)),
+            Unknown::Scalar(param) => Some((*param, if self.wanted.ragged { 3 } else { 1 })),
             Unknown::Dim(_) => None,
         });
         let capacity = i64::from(self.wanted.clusters) * i64::from(self.program.launch.cluster_size().max(1));
@@ -323,7 +326,7 @@ impl<'p> Search<'p> {
 /// The integers that are no index: enough that what they count goes around its stages, and a word can be shifted by it.
 const SMALL: i64 = 16;
 
-/// What tensors of a launch hold.
+/// What tensors of a launch hold. Integers that the program writes are 0 but for [`Contents::Same`]: it may count in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Integers of this value; floating-point zeros.
@@ -333,6 +336,9 @@ pub enum Contents {
     Ascending(i32),
     /// Small numbers, drawn from a seed.
     Random(u64),
+    /// Integers of this value where a tensor has one axis, such as the lengths of sequences; where it has more, as of `Random`, such as
+    /// tables of entries that exist; floating-point numbers as of `Random` too.
+    Tables(i32),
 }
 
 /// The arguments of a launch, one a kernel parameter.
@@ -360,8 +366,17 @@ pub(crate) fn arguments(program: &Program, extents: &Extents, contents: Contents
         let (shape, mut strides) = (shape?, Vec::new());
         (0..shape.len() as u8).for_each(|axis| strides.push(extents.stride(tensor.param, axis)));
         let last: i64 = shape.iter().zip(&strides).map(|(extent, stride)| (extent - 1) * stride).sum();
-        let elements = usize::try_from(last + 1).ok()?;
+        let elements = if shape.contains(&0) { 0 } else { usize::try_from(last + 1).ok()? };
         let memory = Memory::try_zeros(elements * tensor.dtype.bytes() as usize).ok()?;
+        let is_whole = tensor.dtype.is_whole();
+        let contents = match contents {
+            Contents::Same(_) => contents,
+            // What is counted in begins at 0.
+            _ if is_whole && tensor.mutable => Contents::Same(0),
+            Contents::Tables(number) if is_whole && shape.len() == 1 => Contents::Same(number),
+            Contents::Tables(_) => Contents::Random(1),
+            Contents::Ascending(_) | Contents::Random(_) => contents,
+        };
         fill(&memory, tensor.dtype, elements, contents)?;
         let (dtype, memory) = (tensor.dtype, Arc::new(memory));
         all[tensor.param.index()] = Argument::Tensor(TensorArgument { dtype, shape, strides, memory, offset: 0 });
@@ -378,7 +393,7 @@ fn fill(memory: &Memory, dtype: Dtype, elements: usize, contents: Contents) -> O
             Box::new(move |at| numeric::cast_from_index(dtype, (at as i64).saturating_mul(i64::from(by))))
         }
         Contents::Same(_) => return Some(()),
-        Contents::Ascending(_) | Contents::Random(_) => Box::new(move |at| {
+        Contents::Ascending(_) | Contents::Random(_) | Contents::Tables(_) => Box::new(move |at| {
             let seed = if let Contents::Random(seed) = contents { seed } else { 1 };
             let mixed = (at as u64 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let number = ((mixed >> 40) % 9) as i32 - 4;

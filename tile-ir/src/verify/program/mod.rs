@@ -118,7 +118,14 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
         // What is counted or looked up: nothing, enough to go around, and where sequences of some length begin.
         (true, Effort::Compilation) => &[Contents::Same(300)],
         (true, Effort::Test) => {
-            &[Contents::Same(0), Contents::Same(300), Contents::Ascending(600), Contents::Random(1)]
+            // And sequences so long that each of many blocks that share one goes around its stages.
+            &[
+                Contents::Same(0),
+                Contents::Same(300),
+                Contents::Ascending(600),
+                Contents::Random(1),
+                Contents::Tables(9000),
+            ]
         }
     };
     let orders: &[(Schedule, Copies)] = match effort {

@@ -20,10 +20,11 @@ pub(super) struct Skeleton {
 }
 
 impl Skeleton {
-    /// Whether there is anything that an order of threads, copies and products could break.
+    /// Whether there is anything that an order of threads, copies and products could break: shared memory too, where nothing orders its accesses.
     pub fn synchronises(&self) -> bool {
         let is_dependent = self.program.launch.dependent.is_some();
         is_dependent
+            || !self.program.shared.is_empty()
             || visit::any(&self.program.body, &|kind| kind.protocol().is_some_and(|p| p != Protocol::MeetsWarp))
     }
 }
