@@ -49,10 +49,13 @@ fn main() -> Result<()> {
         let head = ["title", "best", "measured", "expected"].into_iter().chain(FEATURES);
         let head = head.collect::<Vec<_>>().join("\t");
         let lines: String = rows.iter().map(|row| row.table(&now)).collect();
-        return std::fs::write(&path, format!("{head}\n{lines}")).with_context(|| format!("writing {}", path.display()));
+        return std::fs::write(&path, format!("{head}\n{lines}"))
+            .with_context(|| format!("writing {}", path.display()));
     }
     let called = report(&rows.iter().collect::<Vec<_>>(), &arguments.device);
-    tile_kernel_examples::output::print(&format!("what a call expects, with what was learned of the model's errors:\n{called}\n"))?;
+    tile_kernel_examples::output::print(&format!(
+        "what a call expects, with what was learned of the model's errors:\n{called}\n"
+    ))?;
     let text = fitted(&rows, now, now, arguments.steps);
     Ok(tile_kernel_examples::output::print(&text)?)
 }

@@ -45,9 +45,8 @@ impl<'a> Lowering<'a> {
     pub(super) fn raster(&mut self, extents: &[ExprId], is_loop: bool) -> Raster {
         let cluster = self.cluster();
         // The last extent only those ask for that take tile after tile, and groups of tiles along y.
-        let is_asked = |axis: usize, is_grouped: bool| {
-            is_loop || axis == 0 || axis == 1 && (is_grouped || extents.len() > 2)
-        };
+        let is_asked =
+            |axis: usize, is_grouped: bool| is_loop || axis == 0 || axis == 1 && (is_grouped || extents.len() > 2);
         let along = |l: &mut Self, axis: usize, name: &str| match extents.get(axis) {
             None => l.int(1),
             Some(&extent) => {

@@ -16,14 +16,39 @@ const MOST: f64 = 0.4;
 
 /// What trees ask of a launch.
 pub const FEATURES: [&str; 27] = [
-    "m", "n", "k", "a_across", "b_across", "rows", "cols", "depth", "threads", "beside", "below", "parts", "slots",
-    "launches", "waves", "tail", "steps", "us", "a_lines", "a_sectors", "b_lines", "b_sectors", "used_rows", "used_cols",
-    "high", "wide", "rate",
+    "m",
+    "n",
+    "k",
+    "a_across",
+    "b_across",
+    "rows",
+    "cols",
+    "depth",
+    "threads",
+    "beside",
+    "below",
+    "parts",
+    "slots",
+    "launches",
+    "waves",
+    "tail",
+    "steps",
+    "us",
+    "a_lines",
+    "a_sectors",
+    "b_lines",
+    "b_sectors",
+    "used_rows",
+    "used_cols",
+    "high",
+    "wide",
+    "rate",
 ];
 
 /// The values of [`FEATURES`] for a launch that the model of the machine expects to take so many us.
 pub fn features(work: &Work, us: f64) -> [f64; FEATURES.len()] {
-    let Work { shape: [m, n, k], stored: [a_across, b_along], tile: [rows, cols], cluster: [beside, below], .. } = *work;
+    let Work { shape: [m, n, k], stored: [a_across, b_along], tile: [rows, cols], cluster: [beside, below], .. } =
+        *work;
     let (high, wide) = (up(m, rows), up(n, cols));
     let (a_pitch, b_pitch) = (if a_across { m } else { k }, if b_along { k } else { n });
     let waves = work.blocks() as f64 / MULTIPROCESSORS as f64;
@@ -77,7 +102,11 @@ pub struct Trees {
 #[derive(Clone, Copy, Debug)]
 enum Node {
     /// The next node where the feature is at most so much, else the one at this place.
-    Split { feature: usize, most: f64, otherwise: usize },
+    Split {
+        feature: usize,
+        most: f64,
+        otherwise: usize,
+    },
     Leaf(f64),
 }
 
@@ -163,7 +192,9 @@ mod tests {
 
     #[test]
     fn what_is_no_tree_is_refused() {
-        for text in ["rows<=64 0.1\n", "rows<=64 0.1 0.2 0.3\n", "height<=64 0.1 0.2\n", "rows<=x 0.1 0.2\n", "a\n", "\n"] {
+        for text in
+            ["rows<=64 0.1\n", "rows<=64 0.1 0.2 0.3\n", "height<=64 0.1 0.2\n", "rows<=x 0.1 0.2\n", "a\n", "\n"]
+        {
             assert!(Trees::parse(text).is_none(), "{text:?}");
         }
     }
