@@ -123,7 +123,7 @@ const H100: Parameters = Parameters {
 /// Fitted to the same 263 products on an H200 and 72 of language models (`bench/results/gemm-choice-fit2-h200.json`), and to 60 random ones, near
 /// parameters that were fitted to 585 before. What is of the splits whose sums a second launch adds, and of those whose last arriver adds, was found after that by a
 /// random search on what the choice loses, over the same products, 120 random ones (`gemm-random-65c20b1a-h200.json`, `gemm-random-7bc4e185-h200.json`) and
-/// 55 that they were chosen for or had been slow (`gemm-partial-fit-h200.json`). The choice takes 1.4, 1.6, 3.2 and 0.7% longer than the best one in geometric mean
+/// 55 that they were chosen for or had been slow (`gemm-partial-fit-h200.json`). By these alone, without what was learned of their errors, the choice takes 1.4, 1.6, 3.2 and 0.7% longer than the best one in geometric mean
 /// over the four files, 29% at most. The times of the first 335
 /// are of a device that many instances in turn had heated, where tiles of 128 x 128 are ahead of 128 x 256 by 3% at 4096^3; in runs with pauses they are
 /// 3 to 7% behind (`gemm-h200.json`, `gemm-nn-h200.json`, `gemm-chosen-before-house-h200.json`), so the paces of these two, the first and the fourth, were
