@@ -2,7 +2,10 @@
 
 use tile_kernel_examples::data::{Real, integers, normal};
 use tile_kernel_examples::gemm::product;
-use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, batched, class, full, gemm, gemm_batched};
+use tile_kernels::gemm::copied::Operands;
+use tile_kernels::gemm::{
+    Activation, Choice, Gemm, GemmElement, Precision, batched, class, full, gemm, gemm_batched, tf32,
+};
 use tile_runtime::kernel::{Class, Width};
 use tile_runtime::prelude::*;
 
@@ -196,24 +199,35 @@ fn many_products_at_once() {
     batches::<f16, f16>(&Device::simulator(), [0, 72, 136, 40], true);
 }
 
-/// Every tile of the batched kernel, on matrices that it does not divide.
-fn batches_by_tile<T: Real>(fetched: bool) {
+/// Every tile of the batched kernels for operands of a kind, on matrices that it does not divide.
+fn batches_by_tile<T: GemmElement<f32> + Real>(operands: Operands, epilogue: bool) {
+    let precision = if matches!(operands, Operands::Tf32 { .. }) { Precision::Tf32 } else { Precision::Full };
     for stored @ [a_transposed, b_transposed] in LAYOUTS {
-        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, fetched, asynchronous: true };
-        for tile in shape.tiles(size_of::<T>() as u32) {
+        // Where TMA fetches f32, one operand at least lies along K.
+        if operands == (Operands::Tf32 { fetched: true }) && !tf32::takes(stored) {
+            continue;
+        }
+        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, operands };
+        for (tile, _) in shape.ranked() {
             let (z, m, n, k) = (2, tile.0 as usize + 8, 72, 24);
             let (a, b) = (integers::<T>(1, z * m * k, 3), integers::<T>(2, z * n * k, 3));
+            let bias = integers::<T>(3, n, 3);
             let extents = |t: bool, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
+            let shift = |at: usize| if epilogue { bias[at % n].to_f32() } else { 0.0 };
             let wanted: Vec<f32> = (0..z)
                 .flat_map(|i| {
                     product(&a[i * m * k..(i + 1) * m * k], &b[i * n * k..(i + 1) * n * k], [m, n, k], stored)
                 })
+                .enumerate()
+                .map(|(at, sum)| sum + shift(at))
                 .collect();
             for device in [Device::simulator(), Device::checked_simulator()] {
                 let da = device.tensor(&a, extents(a_transposed, m, k)).unwrap();
                 let db = device.tensor(&b, extents(b_transposed, k, n)).unwrap();
+                let db_bias = device.tensor(&bias, [n]).unwrap();
                 let mut dc = device.tensor(&vec![12345.0; z * m * n], [z, m, n]).unwrap();
-                let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+                let bias = epilogue.then_some(&db_bias);
+                let options = Gemm { a_transposed, b_transposed, bias, precision, ..Gemm::default() };
                 batched::launch_tile(&device, tile, da.view(), db.view(), dc.view_mut(), &options).unwrap();
                 let found = dc.to_vec().unwrap();
                 let wrong = found.iter().zip(&wanted).position(|(x, y)| x != y);
@@ -225,9 +239,15 @@ fn batches_by_tile<T: Real>(fetched: bool) {
 
 #[test]
 fn batches_by_every_tile() {
-    batches_by_tile::<f32>(false);
-    batches_by_tile::<f16>(true);
-    batches_by_tile::<bf16>(false);
+    batches_by_tile::<f32>(Operands::Full, false);
+    batches_by_tile::<f16>(Operands::Fetched, false);
+    batches_by_tile::<bf16>(Operands::Copied { width: 2 }, true);
+}
+
+#[test]
+fn batches_as_tf32_by_every_tile() {
+    batches_by_tile::<f32>(Operands::Tf32 { fetched: true }, true);
+    batches_by_tile::<f32>(Operands::Tf32 { fetched: false }, false);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What the benchmarks measure: a module a problem, with everybody who computes it.
 
-pub mod batches;
 pub mod fit;
 pub mod gemm;
 pub mod gemm_measured;

@@ -11,7 +11,10 @@ mod vector;
 use product::Family;
 use select::{Declared, Selection, each};
 use tile_kernel_examples::data::Real;
-use tile_kernels::gemm::batched::{GemmBatchParams, gemm_batch};
+use tile_kernels::gemm::batched;
+use tile_kernels::gemm::batched::kernel::{
+    GemmBatchAnyTf32Params, GemmBatchParams, GemmBatchTf32Params, gemm_batch, gemm_batch_any_tf32, gemm_batch_tf32,
+};
 use tile_kernels::gemm::kernel::{GemmParams, gemm};
 use tile_kernels::gemm::partial::{GemmPartialParams, add_partial, gemm_partial};
 use tile_kernels::gemm::parts::{GemmPartsParams, gemm_parts};
@@ -71,7 +74,7 @@ fn gemm_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usiz
 }
 
 fn batch_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
-    let params = params!(i, GemmBatchParams { BM, BN, BK, STAGES, THREADS; A_T, B_T });
+    let params = params!(i, GemmBatchParams { BM, BN, BK, STAGES, THREADS, CX, CY; A_T, B_T, EPILOGUE });
     let kernel = gemm_batch::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
     product::run::<T, U>(device, i, Family { batches: 2, wide: WAVES / 2, ..TURNS }, |o| {
         kernel.launch(o.a, o.b, o.c, o.bias, o.alpha, o.beta, o.activation)
@@ -134,6 +137,22 @@ fn any_tf32_instance(device: &Device, i: &Declared) -> Result<usize, String> {
     let params = params!(i, GemmAnyTf32Params { BM, BN, STAGES, THREADS; A_T, B_T });
     let kernel = gemm_any_tf32::instance(device, params).map_err(|e| e.to_string())?;
     product::run::<f32, f32>(device, i, Family { step: 16, ..BLOCKS }, launch!(kernel))
+}
+
+fn batch_tf32_instance(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmBatchTf32Params { BM, BN, STAGES, THREADS, CX, CY; A_T, B_T, EPILOGUE });
+    let kernel = gemm_batch_tf32::instance(device, params).map_err(|e| e.to_string())?;
+    product::run::<f32, f32>(device, i, Family { step: 32, batches: 2, wide: WAVES / 2, ..TURNS }, |o| {
+        kernel.launch(o.a, o.b, o.c, o.bias, o.alpha, o.beta, o.activation)
+    })
+}
+
+fn batch_any_tf32_instance(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmBatchAnyTf32Params { BM, BN, STAGES, THREADS; A_T, B_T });
+    let kernel = gemm_batch_any_tf32::instance(device, params).map_err(|e| e.to_string())?;
+    product::run::<f32, f32>(device, i, Family { step: 16, batches: 2, ..BLOCKS }, |o| {
+        kernel.launch(o.a, o.b, o.c, o.bias, o.alpha, o.beta, o.activation)
+    })
 }
 
 fn gemv_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize, String> {
@@ -237,6 +256,16 @@ fn every_gemm_any_tf32(device: &Device, selection: &Selection) {
     each(gemm_any_tf32::<64, 64, 4, 128, false, true>::definition(), selection, |i| any_tf32_instance(device, i));
 }
 
+fn every_gemm_batch_tf32(device: &Device, selection: &Selection) {
+    let [_, definition, _] = batched::definitions();
+    each(definition, selection, |i| batch_tf32_instance(device, i));
+}
+
+fn every_gemm_batch_any_tf32(device: &Device, selection: &Selection) {
+    let [.., definition] = batched::definitions();
+    each(definition, selection, |i| batch_any_tf32_instance(device, i));
+}
+
 fn every_gemv(device: &Device, selection: &Selection) {
     each(gemv::<f32>::definition(), selection, |i| typed!(gemv_instance(device, i): f16; bf16; f32;));
 }
@@ -302,6 +331,8 @@ families! {
     every_instance_of_gemm_parts, every_gemm_parts, false;
     every_instance_of_gemm_tf32, every_gemm_tf32, true;
     every_instance_of_gemm_any_tf32, every_gemm_any_tf32, false;
+    every_instance_of_gemm_batch_tf32, every_gemm_batch_tf32, true;
+    every_instance_of_gemm_batch_any_tf32, every_gemm_batch_any_tf32, false;
     every_instance_of_gemv, every_gemv, false;
     every_instance_of_gemv_specialized, every_gemv_specialized, false;
     every_instance_of_gemv_bulk, every_gemv_bulk, true;

@@ -24,7 +24,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemv::ring::gemv_ring::<f32>::definition());
     all.extend(tile_kernels::gemv::stream::definitions());
     all.push(tile_kernels::gemm::definition());
-    all.push(batched::gemm_batch::<f16, f16, 64, 64, 64, 8, 128, false, true>::definition());
+    all.extend(batched::definitions());
     all.push(split::gemm_cluster::<f16, f16>::definition());
     all.push(split::gemm_slots::<f16, f16>::definition());
     all.push(partial::gemm_partial::<f16>::definition());

@@ -172,30 +172,26 @@ impl Product<'_> {
         })
     }
 
-    /// The tiles of the operands, that which a call takes first.
-    fn tiles<T: Element>(&self, set: &Matrices<T, 3>) -> Vec<batched::Tile> {
+    /// The tiles of the operands with the us expected of each, that which a call takes first.
+    fn tiles<T: Element>(&self, set: &Matrices<T, 3>) -> Vec<(gemm::Tile, f64)> {
         let options = self.options(set.bias.as_ref());
-        let shape = batched::Shape::of(self.device, &set.a.view(), &set.b.view(), set.c.shape(), &options);
-        let bytes = T::DTYPE.bytes();
-        let taken = shape.tile(bytes);
-        let others = shape.tiles(bytes).into_iter().filter(|tile| *tile != taken);
-        [taken].into_iter().chain(others).collect()
+        batched::Shape::of(self.device, &set.a.view(), &set.b.view(), set.c.shape(), &options).ranked()
     }
 
     fn batched_candidates<T: GemmElement>(&self) -> Result<Vec<(String, f64)>, Failure> {
         let sets = self.matrices::<T, 3>()?;
         let tiles = self.tiles(sets.first().ok_or(NO_TENSORS)?).into_iter();
-        let name = |(rows, cols, step, stages, threads): batched::Tile| {
-            format!("{rows}x{cols}x{step}, {stages} stages, {threads} threads")
+        let name = |(rows, cols, step, stages, threads, cx, cy): gemm::Tile| {
+            format!("{rows}x{cols}x{step}, {stages} stages, {threads} threads, cluster {cx}x{cy}")
         };
-        Ok(tiles.map(|tile| (name(tile), 0.0)).collect())
+        Ok(tiles.map(|(tile, us)| (name(tile), us)).collect())
     }
 
     fn batched<T: GemmElement>(&self, by: By, dependent: bool) -> Result<Products, Failure> {
         let mut sets = self.matrices::<T, 3>()?;
         let tile = match by {
             By::Call => None,
-            By::Number(number) => Some(numbered(self.tiles(sets.first().ok_or(NO_TENSORS)?), number)?),
+            By::Number(number) => Some(numbered(self.tiles(sets.first().ok_or(NO_TENSORS)?), number)?.0),
             By::Tuner => return Err("products of batches have no tuner".into()),
         };
         self.captured(dependent, |on| {

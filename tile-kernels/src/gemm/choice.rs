@@ -1,5 +1,6 @@
 //! Which instance of the kernel serves a shape.
 
+use super::batched;
 use super::copied::{Copied, Operands, Speed};
 use super::kernel::{self, GemmParams};
 use super::model::{ALONE, Parameters, Work};
@@ -330,6 +331,18 @@ macro_rules! halves {
                     (None, None) => launch_tile(on, choice, a, b, c, options),
                 }
             }
+
+            #[track_caller]
+            fn launch_batch(
+                on: &impl LaunchOn,
+                tile: Tile,
+                a: impl TensorInput<Self, 3>,
+                b: impl TensorInput<Self, 3>,
+                c: impl TensorOutput<$out, 3>,
+                options: &Gemm<'_, Self>,
+            ) -> Result<(), LaunchError> {
+                batched::launch(on, tile, a, b, c, options)
+            }
         }
     )* };
 }
@@ -354,6 +367,21 @@ impl super::GemmElement<f32> for f32 {
             (None, Some(split), _) => split::launch(on, split, a, b, c, options),
             (None, None, Precision::Tf32) => super::tf32::launch(on, choice, a, b, c, options),
             (None, None, Precision::Full) => launch_tile(on, choice, a, b, c, options),
+        }
+    }
+
+    #[track_caller]
+    fn launch_batch(
+        on: &impl LaunchOn,
+        tile: Tile,
+        a: impl TensorInput<f32, 3>,
+        b: impl TensorInput<f32, 3>,
+        c: impl TensorOutput<f32, 3>,
+        options: &Gemm<'_, f32>,
+    ) -> Result<(), LaunchError> {
+        match options.precision {
+            Precision::Full => batched::launch(on, tile, a, b, c, options),
+            Precision::Tf32 => batched::launch_tf32(on, tile, a, b, c, options),
         }
     }
 }

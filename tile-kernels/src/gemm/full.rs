@@ -30,16 +30,11 @@ const TILES: [Cost; 5] = [
 
 /// The tile for a result of `m` x `n`, whichever way operands are stored. What is summed over is as long for all of them.
 pub fn tile_for(m: i64, n: i64) -> Tile {
-    cheapest(TILES.iter(), 1, m, n)
+    cheapest(TILES.iter(), m, n)
 }
 
-/// Which of some tiles is the one for so many products of matrices.
-pub(super) fn tile_of(tiles: impl AsRef<[Tile]>, batches: i64, m: i64, n: i64) -> Tile {
-    cheapest(TILES.iter().filter(|cost| tiles.as_ref().contains(&cost.tile)), batches, m, n)
-}
-
-fn cheapest<'a>(tiles: impl Iterator<Item = &'a Cost>, batches: i64, m: i64, n: i64) -> Tile {
-    let cheapest = tiles.min_by(|a, b| cost(a, batches, m, n).total_cmp(&cost(b, batches, m, n)));
+fn cheapest<'a>(tiles: impl Iterator<Item = &'a Cost>, m: i64, n: i64) -> Tile {
+    let cheapest = tiles.min_by(|a, b| cost(a, m, n).total_cmp(&cost(b, m, n)));
     cheapest.map_or(TILES[0].tile, |cost| cost.tile)
 }
 
@@ -49,9 +44,9 @@ pub fn tiles() -> impl Iterator<Item = Tile> {
 }
 
 /// How long a step along K takes, in multiply-adds of a multiprocessor that does nothing else.
-fn cost(Cost { tile, share, blocks, one_warp }: &Cost, batches: i64, m: i64, n: i64) -> f64 {
+fn cost(Cost { tile, share, blocks, one_warp }: &Cost, m: i64, n: i64) -> f64 {
     let (bm, bn, _, _, threads, ..) = *tile;
-    let tiles = batches.saturating_mul(up(m, bm)).saturating_mul(up(n, bn)).max(1);
+    let tiles = up(m, bm).saturating_mul(up(n, bn)).max(1);
     // Tiles of the multiprocessor that has most, and its warps a scheduler.
     let most = up(tiles, MULTIPROCESSORS);
     let warps = (most.min(*blocks) * threads as i64) as f64 / 128.0;

@@ -146,6 +146,17 @@ pub trait GemmElement<C: Element = Self>: Element {
         c: impl TensorOutput<C, 2>,
         options: &Gemm<'_, Self>,
     ) -> Result<(), LaunchError>;
+
+    #[doc(hidden)]
+    #[track_caller]
+    fn launch_batch(
+        on: &impl LaunchOn,
+        tile: Tile,
+        a: impl TensorInput<Self, 3>,
+        b: impl TensorInput<Self, 3>,
+        c: impl TensorOutput<C, 3>,
+        options: &Gemm<'_, Self>,
+    ) -> Result<(), LaunchError>;
 }
 
 /// `c = f(alpha a b + beta c + bias)` on a device or stream: `a` of shape `[M, K]` (or `[K, M]`), `b` of `[K, N]` (or
@@ -431,18 +442,24 @@ fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &G
     let [rows, cols] = extents(&a);
     let k = if options.a_transposed { rows } else { cols };
     let stored = [options.a_transposed, options.b_transposed];
-    let operands = match a.dtype().bytes() {
-        4 if options.precision == Precision::Full => Operands::Full,
-        4 => Operands::Tf32 { fetched: tf32::is_fetched(on, [&a, &b], stored) },
-        _ if has_copy_engine(on, [&a, &b]) => Operands::Fetched,
-        _ => Operands::Copied { width: piece([&a, &b]) },
-    };
+    let operands = operands_of(on, [&a, &b], options);
     let shape = [m, n, k];
     let bias = options.bias.is_none_or(|bias| bias.is_on(on.device()) && bias.len() as i64 == n);
     let accepted = bias && is_accepted(on, [&a, &b, &c], shape, stored);
     let packs = if accepted { packs(on, [&a, &b], operands, shape, stored) } else { [None; 2] };
     let policy = Policy::of(on.device());
     Some(Problem { policy, shape, stored, splits: rows_begin_at(&c, 16), operands, accepted, packs })
+}
+
+/// How operands come into shared memory, and what multiplies them there.
+fn operands_of<T: Element>(on: &impl LaunchOn, [a, b]: [&TensorRef<'_>; 2], options: &Gemm<'_, T>) -> Operands {
+    let stored = [options.a_transposed, options.b_transposed];
+    match a.dtype().bytes() {
+        4 if options.precision == Precision::Full => Operands::Full,
+        4 => Operands::Tf32 { fetched: tf32::is_fetched(on, [a, b], stored) },
+        _ if has_copy_engine(on, [a, b]) => Operands::Fetched,
+        _ => Operands::Copied { width: piece([a, b]) },
+    }
 }
 
 /// Whether a launch with operands and a result will not be refused: their shapes agree, all are on the device, and the result is apart.

@@ -25,7 +25,7 @@ const FILES: &[&str] = &[
     "tile-kernels/src/gemm/epilogue.rs",
     "tile-kernels/src/gemm/operands.rs",
     "tile-kernels/src/gemm/kernel.rs",
-    "tile-kernels/src/gemm/batched.rs",
+    "tile-kernels/src/gemm/batched/kernel.rs",
     "tile-kernels/src/gemm/pack.rs",
     "tile-kernels/src/gemm/gated.rs",
     "tile-kernels/src/gemm/partial.rs",

@@ -77,7 +77,7 @@ impl<'a> Lowering<'a> {
         self.program.launch.threads = [plan.threads()[0], 1, 1];
         self.program.launch.cluster = [cluster, 1, 1];
         self.program.launch.registers = plan.registers;
-        if plan.split == Split::Warpgroups {
+        if plan.registers.is_some() {
             // ptxas ignores `setmaxnreg` unless `__launch_bounds__` names a number of blocks.
             self.program.launch.min_blocks = Some(1);
         }
@@ -129,7 +129,7 @@ impl<'a> Lowering<'a> {
         let produces = self.produces(plan.split, warp);
         self.either(produces, |l| l.producer(&roles, warp), |l| l.consumers(roles.clone(), warp));
         if self.program.launch.min_blocks.is_none() {
-            self.program.launch.min_blocks = Some(self.blocks_that_fit());
+            self.program.launch.min_blocks = Some(self.blocks_that_fit(plan.enough_registers()));
         }
     }
 

@@ -2,15 +2,17 @@
 
 use super::super::channel::Load;
 use super::super::*;
-use super::plan::{Plan, Ring};
+use super::plan::{Plan, Ring, Split};
 
 /// Registers and shared memory of a multiprocessor, and what a block takes of the latter beside its own.
 /// Source: CUDA C++ Programming Guide, compute capability 9.0.
 const REGISTERS: u32 = 65_536;
 const SHARED_BYTES: u32 = 233_472;
 const RESERVED_BYTES: u32 = 1_024;
-/// Registers a thread should have, and blocks of a multiprocessor beyond which nothing is gained.
+/// Registers that a thread of the author's should have; that a thread of a warpgroup should have beside its fragments; and blocks of a
+/// multiprocessor beyond which nothing is gained.
 const ENOUGH_REGISTERS: u32 = 96;
+const ENOUGH_BESIDE: u32 = 48;
 const ENOUGH_BLOCKS: u32 = 4;
 
 /// What is remarked on a loop that the author's threads read slots in.
@@ -26,14 +28,24 @@ pub(super) fn ring_of_threads(plan: &Plan, ring: &Ring) -> String {
     )
 }
 
+impl Plan {
+    /// Registers that a thread should have.
+    pub(super) fn enough_registers(&self) -> u32 {
+        match self.split {
+            Split::Warpgroups => self.held + ENOUGH_BESIDE,
+            Split::Threads(_) => ENOUGH_REGISTERS,
+        }
+    }
+}
+
 impl Lowering<'_> {
-    /// Blocks of a multiprocessor that its shared memory holds and that leave threads enough registers: what the
+    /// Blocks of a multiprocessor that its shared memory holds and that leave a thread `enough` registers: what the
     /// assembler is told, so that registers do not keep out a block that has room.
-    pub(super) fn blocks_that_fit(&self) -> u32 {
+    pub(super) fn blocks_that_fit(&self, enough: u32) -> u32 {
         let bytes: u32 = self.program.shared.values().map(|a| a.len.saturating_mul(a.dtype.bytes())).sum();
         let threads: u32 = self.program.launch.threads.iter().product();
         let by_memory = SHARED_BYTES / bytes.saturating_add(RESERVED_BYTES).max(1);
-        let by_registers = REGISTERS / (threads * ENOUGH_REGISTERS).max(1);
+        let by_registers = REGISTERS / (threads * enough).max(1);
         by_memory.min(by_registers).clamp(1, ENOUGH_BLOCKS)
     }
 }

@@ -91,6 +91,8 @@ pub(crate) struct Plan {
     /// Tiles that are computed at once, each by its own warpgroups: 2 with ping-pong, so that one stores while the other
     /// multiplies; else 1.
     pub(super) groups: u32,
+    /// Registers of a consumer's fragments.
+    pub(super) held: u32,
     /// How registers are shared out; none where the launch gives everyone enough.
     pub(super) registers: Option<RolesRegisters>,
     /// Fills with zero of accumulators that the first product of a loop overwrites instead: the accumulator and the loop.
@@ -276,6 +278,7 @@ impl Planner<'_> {
             products,
             consumers,
             groups,
+            held: held + second,
             registers,
             folded,
             room,
