@@ -16,7 +16,7 @@ use tile_runtime::prelude::*;
 
 /// `(Q K^T) K` of tiles of 64 rows, of which number `t` sees the first `steps[t]` tiles of `K`: two products, the second from registers, which are
 /// software-pipelined.
-#[tile_kernel(targets(sm_90a))]
+#[tile_kernel(targets(sm_90a), require(T > 0))]
 pub fn shifted(
     q: &Tensor<f16, (M, Fixed<64>)>,
     k: &Tensor<f16, (N, Fixed<64>)>,
@@ -48,7 +48,7 @@ pub fn shifted(
 }
 
 /// [`shifted`] whose tiles are counted, two warpgroups a tile.
-#[tile_kernel(targets(sm_90a))]
+#[tile_kernel(targets(sm_90a), require(T > 0))]
 pub fn counted(
     q: &Tensor<f16, (M, Fixed<64>)>,
     k: &Tensor<f16, (N, Fixed<64>)>,
@@ -81,7 +81,7 @@ pub fn counted(
 }
 
 /// [`shifted`] with the last step, of which a half of the scores is hidden, in a loop of its own: either loop may be empty.
-#[tile_kernel(targets(sm_90a))]
+#[tile_kernel(targets(sm_90a), require(T > 0))]
 pub fn masked_apart(
     q: &Tensor<f16, (M, Fixed<64>)>,
     k: &Tensor<f16, (N, Fixed<64>)>,
@@ -128,7 +128,7 @@ pub fn masked_apart(
 }
 
 /// `Q` times the sum of `steps[t]` tiles of `K`: one product, several of which are in flight.
-#[tile_kernel(targets(sm_90a))]
+#[tile_kernel(targets(sm_90a), require(T > 0))]
 pub fn overlapped(
     q: &Tensor<f16, (M, Fixed<64>)>,
     k: &Tensor<f16, (N, Fixed<64>)>,
@@ -152,7 +152,7 @@ pub fn overlapped(
 }
 
 /// The largest elements of the products of `Q` with `steps[t]` tiles of `K`, and 0: a product is issued before the work on the one before.
-#[tile_kernel(targets(sm_90a))]
+#[tile_kernel(targets(sm_90a), require(T > 0))]
 pub fn alternating(
     q: &Tensor<f16, (M, Fixed<64>)>,
     k: &Tensor<f16, (N, Fixed<64>)>,
@@ -180,7 +180,7 @@ pub fn alternating(
 }
 
 /// `Q` times the sum of the tiles of `K`, and that `steps[t]` times times the first of them, which is loaded once while the loop before goes on.
-#[tile_kernel(targets(sm_90a))]
+#[tile_kernel(targets(sm_90a), require(T > 0))]
 pub fn late(
     q: &Tensor<f16, (M, Fixed<64>)>,
     k: &Tensor<f16, (N, Fixed<64>)>,
