@@ -401,7 +401,7 @@ fn counted(y: usize) -> (usize, usize) {
     }
 }
 
-const LOADED: &str = "which threads have loaded or computed";
+const LOADED: &str = "depends on a condition or a loop's bounds, computed from what threads have loaded or computed";
 
 fn cases() -> [Case; 12] {
     let shared = |case: Case| Case { no_producer: Some(LOADED), ..case };
@@ -463,10 +463,14 @@ impl Case {
     fn wanted(&self) -> Vec<f32> {
         let element = |row: usize, column: usize| -> f32 {
             let (tiles, steps) = (self.tiles)(row / 64);
-            let products = |tile: usize| (0..64 * steps).map(move |k| left(row * K + k) * right((tile * 64 + column) * K + k));
+            let products =
+                |tile: usize| (0..64 * steps).map(move |k| left(row * K + k) * right((tile * 64 + column) * K + k));
             tiles.into_iter().flat_map(products).sum()
         };
-        (0..64 * TILES[0]).flat_map(|row| (0..64).map(move |column| (row, column))).map(|(r, c)| element(r, c)).collect()
+        (0..64 * TILES[0])
+            .flat_map(|row| (0..64).map(move |column| (row, column)))
+            .map(|(r, c)| element(r, c))
+            .collect()
     }
 
     /// What a launch says, and whether it left what it should.
@@ -478,9 +482,11 @@ impl Case {
         };
         let copies = [Copies::Late, Copies::Early, Copies::default()][seed as usize % 3];
         let step_limit = 400_000;
-        let options = CheckedOptions { seed, schedule, copies, clusters: blocks, step_limit, ..CheckedOptions::default() };
+        let options =
+            CheckedOptions { seed, schedule, copies, clusters: blocks, step_limit, ..CheckedOptions::default() };
         let report = run(program, &arguments, &options).map_err(|error| error.to_string())?;
-        let found: Vec<String> = report.diagnostics.iter().map(|d| format!("{} {} {}", d.code, d.message, d.at)).collect();
+        let found: Vec<String> =
+            report.diagnostics.iter().map(|d| format!("{} {} {}", d.code, d.message, d.at)).collect();
         let Argument::Tensor(result) = &arguments[3] else { panic!("a tensor") };
         let mut bytes = vec![0; result.memory.len()];
         result.memory.read(0, &mut bytes).expect("its own bytes");
@@ -523,7 +529,13 @@ fn it_is_said_why_there_is_no_producer() {
     for case in cases() {
         let program = lowered((case.definition)()).unwrap();
         let says = |text: &str| program.remarks.iter().any(|remark| remark.text.contains(text));
-        assert_eq!(says("warp specialised: a producer fills"), case.no_producer.is_none(), "{}: {:?}", case.name, program.remarks);
+        assert_eq!(
+            says("warp specialised: a producer fills"),
+            case.no_producer.is_none(),
+            "{}: {:?}",
+            case.name,
+            program.remarks
+        );
         assert!(case.no_producer.is_none_or(says), "{}: {:?}", case.name, program.remarks);
         assert_eq!(says("in turn"), case.in_turn, "{}: {:?}", case.name, program.remarks);
     }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use tile_ir::ir::{Dtype, Target};
 use tile_ir::lower::lower;
-use tile_ir::lowered::{OpKind, Program};
+use tile_ir::lowered::Program;
 use tile_ir::sim::checked::{CheckedOptions, Copies, Schedule, run};
 use tile_ir::sim::{Argument, Memory, TensorArgument};
 use tile_ir::testing::plant::{mistakes, planted};
@@ -263,8 +263,18 @@ const CASES: [Case; 6] = [
     Case { name: "shifted", definition: shifted::definition, rows: 64, row: attended },
     Case { name: "counted", definition: counted::definition, rows: 128, row: attended },
     Case { name: "masked apart", definition: masked_apart::definition, rows: 64, row: half_hidden },
-    Case { name: "overlapped", definition: overlapped::definition, rows: 64, row: |q, k, steps| folded(q, k, steps, |a, b| a + b) },
-    Case { name: "alternating", definition: alternating::definition, rows: 64, row: |q, k, steps| folded(q, k, steps, f32::max) },
+    Case {
+        name: "overlapped",
+        definition: overlapped::definition,
+        rows: 64,
+        row: |q, k, steps| folded(q, k, steps, |a, b| a + b),
+    },
+    Case {
+        name: "alternating",
+        definition: alternating::definition,
+        rows: 64,
+        row: |q, k, steps| folded(q, k, steps, f32::max),
+    },
     Case { name: "late", definition: late::definition, rows: 64, row: late_sum },
 ];
 
@@ -330,7 +340,8 @@ impl Case {
         let copies = [Copies::Late, Copies::Early, Copies::default()][seed as usize % 3];
         let options = CheckedOptions { seed, schedule, copies, clusters: blocks, ..CheckedOptions::default() };
         let report = run(program, &arguments, &options).map_err(|error| error.to_string())?;
-        let found: Vec<String> = report.diagnostics.iter().map(|d| format!("{} {} {}", d.code, d.message, d.at)).collect();
+        let found: Vec<String> =
+            report.diagnostics.iter().map(|d| format!("{} {} {}", d.code, d.message, d.at)).collect();
         let Argument::Tensor(result) = &arguments[3] else { panic!("a tensor") };
         let mut bytes = vec![0; result.memory.len()];
         result.memory.read(0, &mut bytes).expect("its own bytes");
@@ -349,7 +360,8 @@ fn the_kernels_have_tiles_that_stay() {
     for case in CASES {
         let program = lowered((case.definition)());
         let says = |text: &str| program.remarks.iter().any(|remark| remark.text.contains(text));
-        let what = if case.name == "late" { "is loaded while the loop before goes on" } else { "is loaded once and stays" };
+        let what =
+            if case.name == "late" { "is loaded while the loop before goes on" } else { "is loaded once and stays" };
         assert!(says(what), "{}: {:?}", case.name, program.remarks);
         let shifted = ["shifted", "counted", "masked apart"].contains(&case.name);
         assert_eq!(says("is issued before the second one of this"), shifted, "{}: {:?}", case.name, program.remarks);
@@ -372,4 +384,55 @@ fn tiles_without_a_step() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The barrier that stands where a tile has no step is one that the verifier misses.
+#[test]
+fn the_barrier_of_an_empty_loop_is_missed() {
+    for case in CASES {
+        let program = lowered((case.definition)());
+        verify(&program, Effort::Test).unwrap_or_else(|bug| panic!("{}: {bug:?}", case.name));
+        let slot = if case.name == "late" { "`late_full[0]`" } else { "`resident_full[0]`" };
+        let is_missed = |wrong: &Program| {
+            let found = verify(wrong, Effort::Test).err().map(|bug| format!("{bug:?}"));
+            found.is_some_and(|text| {
+                text.contains(&format!("{slot} completes a phase that nothing orders after this wait"))
+            })
+        };
+        let barriers: Vec<_> =
+            mistakes(&program).into_iter().filter(|m| m.text == "`named barrier` is left out").collect();
+        assert!(barriers.iter().any(|mistake| is_missed(&planted(&program, mistake))), "{}: {barriers:?}", case.name);
+    }
+}
+
+/// On every device; on a GPU with several tiles a block.
+#[test]
+fn what_is_computed() {
+    for device in devices() {
+        let again = if device.is_simulator() { 1 } else { 100 };
+        for case in CASES {
+            let tiles: Vec<usize> = (0..again).flat_map(|_| STEPS).collect();
+            let rows = case.rows * STEPS.len();
+            let q: Vec<f16> = (0..again).flat_map(|_| 0..rows * D).map(|at| f16::from_f32(query(at))).collect();
+            let k: Vec<f16> = (0..3 * D * D).map(|at| f16::from_f32(key(at))).collect();
+            let steps: Vec<i32> = tiles.iter().map(|steps| *steps as i32).collect();
+            let q = device.tensor(&q, [rows * again, D]).unwrap();
+            let k = device.tensor(&k, [3 * D, D]).unwrap();
+            let steps = device.tensor(&steps, [tiles.len()]).unwrap();
+            let mut c = device.tensor(&vec![f32::NAN; rows * again * D], [rows * again, D]).unwrap();
+            let mut taken = device.zeros::<u32, 1>([1]).unwrap();
+            match case.name {
+                "shifted" => shifted::launch(&device, &q, &k, &steps, &mut c),
+                "counted" => counted::launch(&device, &q, &k, &steps, &mut c, &mut taken),
+                "masked apart" => masked_apart::launch(&device, &q, &k, &steps, &mut c),
+                "overlapped" => overlapped::launch(&device, &q, &k, &steps, &mut c),
+                "alternating" => alternating::launch(&device, &q, &k, &steps, &mut c),
+                _ => late::launch(&device, &q, &k, &steps, &mut c),
+            }
+            .unwrap();
+            let wanted = case.wanted();
+            let wanted: Vec<f32> = (0..again).flat_map(|_| wanted.iter().copied()).collect();
+            assert!(c.to_vec().unwrap() == wanted, "{device}: {}", case.name);
+        }
+    }
 }

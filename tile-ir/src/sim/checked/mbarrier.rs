@@ -234,7 +234,10 @@ impl Machine<'_> {
         let mut passed: Vec<(u32, usize)> = Vec::new();
         each(run.warp.active, |lane| {
             let Some(number) = self.barrier_index(run, at, lane, span) else { return };
-            if passed.iter().any(|(known, _)| *known == number) || blocked.is_some() || !self.usable(run, number, lane, span, false) {
+            if passed.iter().any(|(known, _)| *known == number)
+                || blocked.is_some()
+                || !self.usable(run, number, lane, span, false)
+            {
                 return;
             }
             let parity = run.warp.slots[parity as usize][lane] & 1 == 1;
