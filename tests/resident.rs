@@ -243,7 +243,7 @@ fn attended(q: &[f32], k: &[f32], steps: usize) -> Vec<f32> {
 
 fn half_hidden(q: &[f32], k: &[f32], steps: usize) -> Vec<f32> {
     let keys = &k[..steps * D * D];
-    let seen = |at: usize| steps % 2 == 0 || at < (steps - 1) * D + D / 2;
+    let seen = |at: usize| steps.is_multiple_of(2) || at < (steps - 1) * D + D / 2;
     let weights: Vec<f32> = dots(q, keys).iter().enumerate().map(|(at, w)| if seen(at) { *w } else { 0.0 }).collect();
     weighted(&weights, keys)
 }
