@@ -4,6 +4,7 @@
 use tile_kernel_examples::devices::devices;
 use tile_kernels::attention::causal_kernel::{self, CausalParams};
 use tile_kernels::attention::forward_kernel::{self, ForwardParams};
+use tile_kernels::attention::packed_kernel::{self, PackedParams};
 use tile_kernels::attention::{Forward, Packed, forward, forward_packed};
 use tile_runtime::prelude::*;
 
@@ -286,6 +287,11 @@ fn hidden_blocks_are_not_visited() {
 
 /// Packed sequences of so many queries and keys, on every device; three tokens at each end belong to none.
 fn packed_agrees(case: Case, lengths: &[[usize; 2]]) {
+    packed_agrees_by(case, lengths, None);
+}
+
+/// The same by tiles of `rows` queries, or as many as a call takes.
+fn packed_agrees_by(case: Case, lengths: &[[usize; 2]], rows: Option<usize>) {
     let Case { sizes: [_, h, hk, ..], head: [d, dv], causal, left, right, cap: soft_cap, .. } = case;
     let firsts = |of: usize| {
         let ends = lengths.iter().scan(3, |at, length| {
@@ -311,7 +317,24 @@ fn packed_agrees(case: Case, lengths: &[[usize; 2]]) {
         let log_sum_exp = Some(&mut logs);
         let options = Forward { causal, left, right, soft_cap, sinks, log_sum_exp, ..Forward::default() };
         let packed = Packed { first_query: &fq, first_key: &fk };
-        forward_packed(&device, queries.view(), keys.view(), values.view(), packed, o.view_mut(), options).unwrap();
+        match rows {
+            None => forward_packed(&device, queries.view(), keys.view(), values.view(), packed, o.view_mut(), options)
+                .unwrap(),
+            Some(rows) => {
+                let params = PackedParams { BM: rows, BN: 128, D: d, DV: dv, THREADS: 2 * rows, CAP: false };
+                let kernel = packed_kernel::packed::<f16>::instance(&device, params).unwrap();
+                let (sequences, scale) = (lengths.len(), std::f32::consts::LOG2_E / (d as f32).sqrt());
+                let [q, k, v] = [&queries, &keys, &values].map(|x| x.view().swap_axes(0, 1).unwrap());
+                let o = o.view_mut().swap_axes(0, 1).unwrap();
+                let halvings = sequences.next_power_of_two().trailing_zeros() as usize;
+                let [left, right] = [left.unwrap_or(usize::MAX), if causal { 0 } else { right.unwrap_or(usize::MAX) }]
+                    .map(|keys| keys.min(1 << 29));
+                let (sums, group) = (options.log_sum_exp, h / hk);
+                kernel
+                    .launch(q, k, v, &fq, &fk, o, sinks, sums, scale, 0.0, group, sequences, halvings, left, right)
+                    .unwrap();
+            }
+        }
         let (found, logs) = (exchanged(&o.to_vec().unwrap(), [1, s, h, dv]), logs.to_vec().unwrap());
         for head in 0..h {
             let (found, logs) = (&found[head * s * dv..][..s * dv], &logs[head * s..][..s]);
@@ -339,6 +362,16 @@ fn packed_sequences() {
     let lengths = [[5, 70], [0, 4], [140, 200], [3, 0], [4, 2], [1, 1]];
     packed_agrees(causal([1, 2, 1, 0, 0], 64), &lengths);
     packed_agrees(case([1, 1, 1, 0, 0], 64), &[[5, 70], [0, 4], [3, 0], [20, 130]]);
+}
+
+/// Calls with enough heads and queries to fill a device take tiles of 192 rows, which no other test's shape does: sequences of less than a tile, of one to its
+/// last row, and of one row more.
+#[test]
+fn packed_sequences_by_tiles_of_192_rows() {
+    let lengths = [[5, 70], [0, 4], [192, 200], [3, 0], [193, 260], [4, 2], [1, 1]];
+    packed_agrees_by(causal([1, 2, 1, 0, 0], 64), &lengths, Some(192));
+    packed_agrees_by(case([1, 1, 1, 0, 0], 64), &[[5, 70], [0, 4], [3, 0], [200, 130]], Some(192));
+    packed_agrees_by(Case { sinks: true, right: Some(3), ..case([1, 2, 2, 0, 0], 64) }, &lengths[..3], Some(192));
 }
 
 #[test]

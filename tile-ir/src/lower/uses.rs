@@ -56,7 +56,8 @@ pub(super) fn cluster(kernel: &BoundKernel) -> [u32; 3] {
     std::array::from_fn(|axis| kernel.cluster.get(axis).and_then(|e| constant(kernel, *e)).unwrap_or(1))
 }
 
-/// Whether an expression depends on any of `vars`, also through what variables are made of.
+/// Whether an expression depends on any of `vars`, also through what variables are made of: the values that they are given, the ranges that they go
+/// through, and the conditions and bounds that decide whether, or how often, they are given another value.
 pub(super) fn depends_on(kernel: &BoundKernel, expr: ExprId, vars: &[VarId]) -> bool {
     let mut seen = Vec::new();
     let mut left = depends(kernel, expr);
@@ -68,11 +69,13 @@ pub(super) fn depends_on(kernel: &BoundKernel, expr: ExprId, vars: &[VarId]) -> 
             continue;
         }
         seen.push(var);
-        for stmt in kernel.stmts.values() {
-            if let StmtKind::Let { var: v, value: Some(value) } | StmtKind::Assign { var: v, value } = stmt.kind
-                && v == var
-            {
-                left.extend(depends(kernel, value));
+        let sets = |kind: &StmtKind| kind.sets().contains(&var);
+        let is_set = kernel.stmts.values().any(|stmt| sets(&stmt.kind));
+        for Stmt { kind, .. } in kernel.stmts.values() {
+            let mut inside = kind.bodies().into_iter().flat_map(|body| statements(kernel, body));
+            let decides = is_set && inside.any(|stmt| sets(&kernel.stmts[stmt].kind));
+            if decides || sets(kind) || kind.binds().contains(&var) {
+                left.extend(kind.values().into_iter().flat_map(|value| depends(kernel, value)));
             }
         }
     }

@@ -33,5 +33,5 @@ mod tma;
 pub(super) use load::{Channel, Load, Rows, Transport};
 pub(super) use loops::{Loop, loops};
 pub(super) use sharing::{Sharing, sharers};
-pub(super) use slice::{Slice, holds};
+pub(super) use slice::{Slice, assigns, holds};
 pub(super) use slots::Slots;

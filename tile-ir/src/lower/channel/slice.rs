@@ -27,16 +27,26 @@ impl Slice {
                     if slice.vars.contains(var) {
                         slice.vars.extend(variables(kernel, &[stmt]));
                     }
-                } else if slice.loops.contains(&stmt)
-                    || kind.bodies().into_iter().any(|body| slice.decides(kernel, body))
-                {
+                } else if slice.controls(kernel, stmt) {
                     slice.vars.extend(kind.values().into_iter().flat_map(|e| depends(kernel, e)));
+                    // A loop is left by an assignment to its index.
+                    if let StmtKind::For { var, .. } = kind
+                        && kernel.is_left_early(stmt)
+                    {
+                        slice.vars.insert(*var);
+                    }
                 }
             }
             if slice.vars.len() == before {
                 return slice;
             }
         }
+    }
+
+    /// Whether a statement loads, or its condition or bounds decide about loads.
+    fn controls(&self, kernel: &BoundKernel, stmt: StmtId) -> bool {
+        let bodies = kernel.stmts[stmt].kind.bodies();
+        self.loops.contains(&stmt) || bodies.into_iter().any(|body| self.decides(kernel, body))
     }
 
     /// Whether what a body does decides about loads.
@@ -64,6 +74,11 @@ impl Slice {
                 && let Some(var) = kind.binds().into_iter().chain(kind.sets()).find(|var| self.vars.contains(var))
             {
                 return no(stmt, var, "which threads find out together");
+            }
+            let known = |value: ExprId| is_producers(kernel, value);
+            if self.controls(kernel, stmt) && !kind.values().into_iter().all(known) {
+                let text = "which tiles are loaded depends on a condition or a loop's bounds, computed from what threads have loaded or computed";
+                return Err(Reason::new(text, kernel.stmts[stmt].span));
             }
         }
         Ok(())

@@ -15,10 +15,10 @@
 //! ([`ParameterKind::Ahead`]). Of these many the kernel takes all where the independent operand is streamed once (its tile
 //! belongs to one tile of the result) through at least [`LONG`] rings, and [`FEW`] elsewhere (`docs/hopper.md`, "TMA and bulk copies").
 
-use super::super::channel::{Load, Slice};
+use super::super::channel::{Load, Slice, assigns};
 use super::super::dependent::wait;
 use super::super::schedule::listed;
-use super::super::uses::{declared, depends_on};
+use super::super::uses::{declared, depends_on, loaded};
 use super::super::*;
 use super::plan::{Ring, Split};
 use super::roles::{ChannelState, Roles};
@@ -38,8 +38,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// Issues the independent loads of the first tile's first slots. The register that counts them; none where nothing can
-    /// be filled ahead: no load is independent, several blocks fill a slot together, or what surrounds the ring is more
-    /// than a loop over tiles.
+    /// be filled ahead: no load is independent, several blocks fill a slot together, what surrounds the ring is more
+    /// than a loop over tiles, or which tiles come first is not known before the wait.
     pub(super) fn fill_ahead(&mut self, roles: &Roles) -> Option<RegId> {
         let (Some(ring), [channel]) = (roles.plan.only_ring(), &roles.channels[..]) else { return None };
         let early: Vec<&Load> = ring.loads().filter(|load| load.independent).collect();
@@ -51,6 +51,12 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let tiles = self.tiles_around(ring)?;
+        let kernel = self.kernel;
+        let vars = roles.plan.loads().filter(|load| load.independent).flat_map(|load| load.vars(kernel));
+        let needed = &Slice::new(kernel, roles.plan.loops(), vars).vars;
+        if !self.is_found_ahead(ring, tiles.as_ref(), needed) {
+            return None;
+        }
         let names: BTreeSet<String> =
             early.iter().map(|load| format!("`{}`", self.kernel.params[load.tensor].name)).collect();
         let names = listed(names.into_iter());
@@ -62,9 +68,6 @@ impl<'a> Lowering<'a> {
         self.out.remark(RemarkKind::Choice, self.kernel.stmts[ring.at.stmt].span, text);
         self.parameter("ahead_most", ValueType::Index, ParameterKind::Ahead(stages));
         let ahead = self.variable("ahead", ValueType::Index, 0);
-        let kernel = self.kernel;
-        let vars = roles.plan.loads().filter(|load| load.independent).flat_map(|load| load.vars(kernel));
-        let needed = &Slice::new(kernel, roles.plan.loops(), vars).vars;
         self.indices(&kernel.body, needed);
         let fill = |l: &mut Self| l.fill_first((ring, channel), tiles.as_ref(), needed, ahead);
         match &tiles {
@@ -87,6 +90,22 @@ impl<'a> Lowering<'a> {
         }
         let tiles = kernel.persistent().filter(|tiles| kernel.body.contains(&tiles.stmt) && holds(tiles.body))?;
         (straight(&kernel.body) && straight(tiles.body)).then_some(Some(tiles))
+    }
+
+    /// Whether the indices that are `needed` are those that bodies declare, none of which is assigned on the way to the ring, and are made of no tensor
+    /// that the previous kernel may be writing.
+    fn is_found_ahead(&self, ring: &Ring, tiles: Option<&PersistentLoop<'a>>, needed: &BTreeSet<VarId>) -> bool {
+        let kernel = self.kernel;
+        let bodies = [&kernel.body[..], tiles.map_or(&[], |tiles| tiles.body), &ring.at.body];
+        let ends = |stmt: &&StmtId| **stmt != ring.at.stmt && tiles.is_none_or(|tiles| **stmt != tiles.stmt);
+        let before: Vec<StmtId> = bodies.iter().flat_map(|body| body.iter().take_while(ends)).copied().collect();
+        let indices = before.iter().filter(|stmt| declared(kernel, **stmt).is_some_and(|var| needed.contains(&var)));
+        let mut values: Vec<ExprId> = indices.flat_map(|stmt| kernel.stmts[*stmt].kind.values()).collect();
+        values.extend(ring.at.range);
+        values.extend(ring.loads().filter(|load| load.independent).flat_map(|load| &load.src.start));
+        let independent = kernel.attributes.dependent.as_ref().map_or(&[][..], |all| &all.independent);
+        let is_there = |access: AccessId| matches!(kernel.accesses[access].place, Place::Tensor(tensor) if independent.contains(&tensor));
+        !assigns(kernel, &before, needed) && values.into_iter().flat_map(|value| loaded(kernel, value)).all(is_there)
     }
 
     /// The indices that a body declares and coordinates are made of.

@@ -46,6 +46,11 @@ impl<'a> Lowering<'a> {
         } else {
             self.consume_in_turn(&at);
         }
+        if roles.leaves_at_once(ring.at.stmt) {
+            // Where there was no iteration, no product says that all of the warpgroup have seen the phase of what is given back now.
+            let [start, end, _] = at.range;
+            self.when(start.at_least(end), |l| l.warpgroup_barrier(roles));
+        }
     }
 
     /// Whether one iteration's products may be in flight while the next one's are issued: they are all that the loop does.

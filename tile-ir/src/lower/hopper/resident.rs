@@ -105,6 +105,12 @@ impl Plan {
         once.loads.iter().any(|load| self.read.contains(&load.buffer))
     }
 
+    /// Whether a warpgroup meets before these tiles are given back, other than at a product: where threads read them, or where nothing is known to be
+    /// a product of theirs.
+    fn meets(&self, once: &Once) -> bool {
+        self.reads(once) || !self.products.contains_key(&once.last) && self.ring(once.last).is_none()
+    }
+
     /// Whether the first product of a software-pipelined loop gives the tiles back, which alone reads them.
     fn leaves_early(&self, once: &Once) -> bool {
         once.stays && !self.reads(once) && self.ring(once.last).is_some_and(|ring| ring.shift.is_some())
@@ -115,6 +121,14 @@ impl Roles {
     /// What is loaded once, with its slot.
     fn once(&self) -> impl Iterator<Item = (&Once, &Slots)> {
         self.plan.once.iter().zip(&self.once)
+    }
+
+    /// Whether a slot is given back behind a loop that loads, without a barrier: the products of the loop's iterations say that all of the warpgroup
+    /// have seen its phase.
+    pub(super) fn leaves_at_once(&self, ring: StmtId) -> bool {
+        self.once().any(|(once, slot)| {
+            once.last == ring && slot.are_refilled() && !self.plan.leaves_early(once) && !self.plan.meets(once)
+        })
     }
 
     /// The slot of tiles that the first product of a software-pipelined loop gives back: the producer fetches the next ones while threads work on the
@@ -166,17 +180,18 @@ impl Lowering<'_> {
     pub(in super::super) fn release_once(&mut self, stmt: StmtId) {
         let Some(roles) = self.roles.clone() else { return };
         for (once, slot) in roles.once().filter(|(once, _)| once.last == stmt && !roles.plan.leaves_early(once)) {
-            self.give_back_once(&roles, slot, roles.plan.reads(once));
+            self.give_back_once(&roles, slot, roles.plan.meets(once));
         }
     }
 
-    /// Gives a slot back, where it is filled again. `read`: by threads, not only by tensor cores.
-    pub(super) fn give_back_once(&mut self, roles: &Roles, slot: &Slots, read: bool) {
+    /// Gives a slot back, where it is filled again. `meets`: behind a barrier of the warpgroup.
+    pub(super) fn give_back_once(&mut self, roles: &Roles, slot: &Slots, meets: bool) {
         if !slot.are_refilled() {
             return;
         }
-        // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the tiles.
-        if read {
+        // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the tiles, and have seen the
+        // slot's phase: the next one may complete as soon as that thread has arrived.
+        if meets {
             self.warpgroup_barrier(roles);
         }
         let leader = self.is_leader(roles);

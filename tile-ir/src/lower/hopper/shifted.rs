@@ -129,7 +129,13 @@ impl<'a> Lowering<'a> {
             l.multiply_at_once(roles, second, Some(words), &[]);
             l.leave_and_advance(roles, &parts.late);
         };
-        self.either(cond, loops, |l| l.leave_resident(&parts, None));
+        self.either(cond, loops, |l| {
+            if parts.resident.is_some() {
+                // No product says that all of the warpgroup have seen the tiles' phase.
+                l.warpgroup_barrier(roles);
+            }
+            l.leave_resident(&parts, None);
+        });
         if let Some(slots) = &parts.resident {
             self.advance(slots);
         }

@@ -3,14 +3,19 @@
 //! Bytes may arrive before they are expected, so their count may be negative for a while; an arrival is still pending
 //! then, and the phase cannot complete. A wait gives its warp everything that was ordered before the completed phase: the
 //! arrivals' accesses, and the copies that were counted.
+//!
+//! A wait names the parity of a phase, so it has to look before the next phase completes too: later it would wait for one more phase, which may
+//! never come. So whoever waits for a phase must come before an arrival of the next one, by what orders threads, and not only in the order that
+//! happened to be executed. Beside what orders memory, a product of a warpgroup orders this: its warps issue it together.
 
 use super::access::Running;
 use super::bytecode::BarrierPlace;
 use super::lanes::each;
+use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::{Access, Agent};
 use super::transfer::Message;
-use super::warp::{State, Wait};
+use super::warp::{Block, State, Wait};
 use crate::ir::{EntityRef, SpanId};
 use crate::lowered::BarrierId;
 
@@ -37,6 +42,22 @@ pub(super) struct Mbarrier {
     pub remote: Vec<(usize, u32)>,
     /// The latest phase that counts stores of other blocks, plus one.
     pub pushed: u32,
+    /// Who has waited since the latest phase completed, for this phase or none.
+    pub waits: Vec<Waited>,
+    /// Of those who waited for the phase before the latest one, those whose wait nothing orders before that completed.
+    pub overtaken: Vec<Waited>,
+}
+
+/// A warp that has found a phase complete.
+#[derive(Clone, Debug)]
+pub(super) struct Waited {
+    /// The warp in its block.
+    pub warp: u32,
+    /// Its first lane that waited.
+    lane: usize,
+    span: SpanId,
+    /// Entries of the vector clock, and their clocks: who is ordered after one of them is ordered after the wait.
+    pub before: Vec<(usize, u32)>,
 }
 
 impl Mbarrier {
@@ -61,6 +82,9 @@ impl Mbarrier {
             self.pending = self.arrivals;
             let arriving = std::mem::take(&mut self.arriving);
             join(&mut self.clock, &arriving);
+            let is_seen = |(entry, clock): &(usize, u32)| self.clock.get(*entry).is_some_and(|seen| seen >= clock);
+            let waits = std::mem::take(&mut self.waits).into_iter();
+            self.overtaken.extend(waits.filter(|waited| !waited.before.iter().any(is_seen)));
         }
         done
     }
@@ -207,15 +231,18 @@ impl Machine<'_> {
     /// Waits; the warp stays at this instruction where a lane's phase is not complete.
     pub(super) fn barrier_wait(&mut self, run: &mut Running<'_>, at: BarrierPlace, parity: u32, span: SpanId) {
         let mut blocked = None;
-        let mut passed: Vec<u32> = Vec::new();
+        let mut passed: Vec<(u32, usize)> = Vec::new();
         each(run.warp.active, |lane| {
             let Some(number) = self.barrier_index(run, at, lane, span) else { return };
-            if passed.contains(&number) || blocked.is_some() || !self.usable(run, number, lane, span, false) {
+            if passed.iter().any(|(known, _)| *known == number)
+                || blocked.is_some()
+                || !self.usable(run, number, lane, span, false)
+            {
                 return;
             }
             let parity = run.warp.slots[parity as usize][lane] & 1 == 1;
             if run.shared.barriers[number as usize].passes(parity) {
-                passed.push(number);
+                passed.push((number, lane));
             } else {
                 blocked = Some(Wait::Barrier { index: number, parity });
             }
@@ -225,13 +252,36 @@ impl Machine<'_> {
             run.warp.state = State::Waiting(wait);
             return;
         }
-        for number in passed {
-            let barrier = &run.shared.barriers[number as usize];
+        let own = (self.launch.clocks.entry(run.who.linear, run.who.warp), run.warp.clock);
+        for (number, lane) in passed {
+            let barrier = &mut run.shared.barriers[number as usize];
             let (clock, phase) = (barrier.clock.clone(), barrier.phase);
+            barrier.waits.retain(|waited| waited.warp != run.who.warp);
+            barrier.waits.push(Waited { warp: run.who.warp, lane, span, before: vec![own] });
             run.warp.acquire(&clock);
             let clocks = self.launch.clocks;
             let entry = clocks.entry(run.who.linear, clocks.agent(Agent::Load(number)));
             run.warp.seen[entry] = run.warp.seen[entry].max(phase);
+        }
+    }
+
+    /// The warps of a block that are issuing a product together have made their waits so far: whoever is ordered after one of them here is
+    /// ordered after the waits of all.
+    pub(super) fn waited_together(&self, block: &mut Block, warps: std::ops::Range<usize>) {
+        let entry = |warp: usize| self.launch.clocks.entry(block.linear, warp as u32);
+        let now: Vec<_> = warps.clone().map(|warp| (entry(warp), block.warps[warp].clock)).collect();
+        let waits = block.shared.barriers.iter_mut().flat_map(|barrier| &mut barrier.waits);
+        for waited in waits.filter(|waited| warps.contains(&(waited.warp as usize)) && waited.before.len() == 1) {
+            waited.before.extend(&now);
+        }
+    }
+
+    /// A phase has completed that some who waited for the one before need not have seen incomplete.
+    pub(super) fn report_overtaken(&mut self, block: &mut Block, number: u32) {
+        for waited in std::mem::take(&mut block.shared.barriers[number as usize].overtaken) {
+            let who = Who::of(block.index, block.linear, &block.warps[waited.warp as usize]);
+            let text = "completes a phase that nothing orders after this wait for the one before: who comes late would wait for ever";
+            self.barrier_misuse(who, waited.span, waited.lane, number, text);
         }
     }
 

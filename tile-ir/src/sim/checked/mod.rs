@@ -24,6 +24,7 @@
 //! | memory or registers used while a copy or product has them, or left so at the end; a product's fence missing | TK0403 |
 //! | what a thread wrote, read by TMA or tensor cores with no proxy fence | TK0401 |
 //! | a barrier in memory or a named barrier used otherwise than it was made for | TK0402 |
+//! | a phase of a barrier in memory that may complete before all who wait for the one before have looked | TK0402 |
 //! | nobody can go on: who waits for which barrier and parity | TK0404 |
 //! | more registers taken than the block has | TK0503 |
 //! | what the hardware refuses: misaligned boxes, descriptors that are none | TK0205 |

@@ -145,6 +145,7 @@ impl Machine<'_> {
             warp.pc += 1;
             warp.state = State::Runnable;
         }
+        self.waited_together(block, warps.clone());
         let who = Who::of(block.index, block.linear, &block.warps[4 * group]);
         let partial = block.warps[warps.clone()].iter().find(|w| w.active != w.full).map(|w| (w.active, w.full));
         if let Some((active, full)) = partial {

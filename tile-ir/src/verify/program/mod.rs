@@ -18,7 +18,8 @@
 //! that satisfy every check:
 //!
 //! - bytes expected at an mbarrier are the bytes that its loads bring; arrivals are as many as were declared; each parity is waited
-//!   for once a phase; somebody can always go on
+//!   for once a phase; a phase completes only after an arrival that everyone comes before who waits for the phase before; somebody can always
+//!   go on
 //! - a stage is written only after its release, and read only after a wait for the phase that fills it
 //! - accumulators and operands in registers are touched only after a wait for their products; products have their commit and
 //!   their wait; what threads wrote has a proxy fence before TMA or tensor cores read it

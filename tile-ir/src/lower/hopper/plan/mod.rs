@@ -320,7 +320,13 @@ impl Planner<'_> {
         if kernel.persistent().is_some_and(|tiles| tiles.counter.is_some()) {
             return no("ping-pong takes tiles in turn, not as they are counted");
         }
-        let persistent = kernel.persistent().map(|tiles| (tiles.vars, tiles.contiguous));
+        let persistent = kernel.persistent().map(|tiles| (tiles.vars, tiles.contiguous, tiles.body));
+        // What the number of iterations is made of.
+        let made_of = Slice::new(kernel, vec![at.stmt], std::iter::empty()).vars;
+        let names = |body: &[StmtId]| {
+            let mut kinds = statements(kernel, body).into_iter().map(|stmt| &kernel.stmts[stmt].kind);
+            kinds.any(|kind| kind.binds().into_iter().chain(kind.sets()).any(|var| made_of.contains(&var)))
+        };
         let meets = |s: &Stmt| {
             matches!(&s.kind, StmtKind::LastArriver { .. })
                 || matches!(&s.kind, StmtKind::Tile(op) if op.joins_cluster())
@@ -340,11 +346,17 @@ impl Planner<'_> {
                 no("ping-pong has no barrier for shared arrays that the threads of a tile exchange elements through")
             }
             None => no("ping-pong takes turns over the tiles of a `persistent` loop, and there is none"),
-            Some((_, true)) => no("ping-pong takes tiles in turn, not contiguous ones"),
+            Some((_, true, _)) => no("ping-pong takes tiles in turn, not contiguous ones"),
             Some(_) if consumers != 1 => no("ping-pong has one warpgroup of 128 threads a tile"),
-            Some((vars, _)) if at.range.iter().any(|e| depends_on(kernel, *e, vars)) => {
+            Some((vars, ..)) if at.range.iter().any(|e| depends_on(kernel, *e, vars)) => {
                 no("ping-pong needs pipelined loops of one length for all tiles")
             }
+            Some((.., body)) if !body.contains(&at.stmt) => no(
+                "ping-pong goes round its pipelined loop once a tile, and this one stands in an `if` or in another loop",
+            ),
+            Some((.., body)) if names(body) => no(
+                "ping-pong needs the length of its pipelined loop before the first tile: name it before the `persistent` loop",
+            ),
             Some(_) => Ok(2),
         }
     }

@@ -101,9 +101,10 @@ impl Machine<'_> {
         }
     }
 
-    /// A phase that has completed: every copy it counts must have arrived.
-    fn check_phase(&mut self, cluster: &Cluster, block: u32, number: u32) {
+    /// A phase that has completed: every copy it counts must have arrived, and who waited for the phase before must have come before.
+    fn check_phase(&mut self, cluster: &mut Cluster, block: u32, number: u32) {
         let rank = block % self.launch.cluster_size();
+        self.report_overtaken(&mut cluster.blocks[rank as usize], number);
         let phase = cluster.blocks[rank as usize].shared.barriers[number as usize].phase;
         let early = cluster.transfers.iter().find(|t| match t.kind {
             TransferKind::Load { barrier, phase: counted, .. } => {
