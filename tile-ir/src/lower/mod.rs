@@ -41,6 +41,7 @@ mod formula;
 mod fragment;
 mod hopper;
 mod launch;
+mod lines;
 mod mma;
 mod padding;
 mod peel;
