@@ -544,6 +544,9 @@ impl Fragment {
         if all == across || piece.registers() == across * self.atom.registers() {
             return number.times(piece.registers());
         }
+        if piece.window == self.window {
+            return number.times(across * self.atom.registers());
+        }
         let (below, beside) = (number.clone().over(all / across), number.modulo(all / across));
         let registers = self.atom.registers();
         below.times(piece.registers() / across * all).add(beside.times(across * registers))

@@ -16,8 +16,10 @@ use crate::layout::Fragment;
 /// Most elements that access memory side by side: as many loads may be in flight.
 const CHUNK: u32 = 16;
 
-/// Most elements of a chunk of a body that has branches or lines: each is executed once a chunk.
-const WIDE_CHUNK: u32 = 64;
+/// Most elements of a chunk of a body that has branches or lines, each of which is executed once a chunk, and of a chunk of a tile of which
+/// threads have more elements than `LARGE`: with what lines and values take, 64 of 192 accumulators spill.
+const WIDE_CHUNKS: [u32; 2] = [64, 32];
+const LARGE: u32 = 128;
 
 /// The chunk being lowered.
 pub(super) struct Chunk<'a> {
@@ -82,9 +84,10 @@ impl<'a> Lowering<'a> {
         }
         let (mut lines, mut branches) = (Vec::new(), false);
         self.lines_and_branches(&chunk, body, &mut lines, &mut branches);
-        match piece_of(&layout, &lines, WIDE_CHUNK).filter(|_| !lines.is_empty()) {
+        let wide = WIDE_CHUNKS[usize::from(registers > LARGE)];
+        match piece_of(&layout, &lines, wide).filter(|_| !lines.is_empty()) {
             Some(piece) => Chunk { count: piece.registers(), piece: Some(piece), ..chunk },
-            None if branches => Chunk { count: largest(WIDE_CHUNK), ..chunk },
+            None if branches => Chunk { count: largest(wide), ..chunk },
             None => chunk,
         }
     }
@@ -285,7 +288,10 @@ impl<'a> Lowering<'a> {
 
     /// Statements for one element of a chunk.
     fn chunk_element(&mut self, chunk: &Chunk<'a>, run: &[StmtId], read: &BTreeSet<VarId>, element: ValueId) {
-        let register = self.chunk_register(chunk, element);
+        let mut register = self.chunk_register(chunk, element);
+        if chunk.piece.is_some() && chunk.vars.iter().any(|var| read.contains(var)) {
+            register = self.once("held", register);
+        }
         self.mark(self.stores_beyond_registers(chunk.body), Elements::At(register));
         let position = self.element_position(&chunk.layout, register);
         for (&var, value) in chunk.vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {

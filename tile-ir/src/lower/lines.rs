@@ -7,7 +7,7 @@
 use super::elementwise::Chunk;
 use super::uses::{accesses, statements};
 use super::*;
-use crate::layout::Fragment;
+use crate::layout::{Fragment, Index};
 
 /// Most values of rows and columns that a thread holds for a chunk.
 const MOST_LINES: u32 = 32;
@@ -47,7 +47,7 @@ impl<'a> Lowering<'a> {
                 StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } if kernel.accesses[access].place == *place)
         };
         let all = statements(kernel, body);
-        if !is_memory || self.held_access(access).is_some() || all.iter().any(|stmt| changes(*stmt)) {
+        if vars.len() != 2 || !is_memory || self.held_access(access).is_some() || all.iter().any(|stmt| changes(*stmt)) {
             return None;
         }
         let (mut depends, mut left) = ([false; 2], indices.clone());
@@ -82,17 +82,109 @@ impl<'a> Lowering<'a> {
             let place = self.kernel.accesses[access].place;
             let (name, dtype) = (self.kernel.place_name(place).to_string(), self.dtype_of(place));
             let local = self.local(&format!("{name}_{}", ["rows", "cols"][usize::from(axis)]), dtype, piece.slots(axis));
-            self.unrolled("i", piece.slots(axis), |l, slot| {
-                let element = l.formula([slot], |[slot]| piece.representative(axis, slot));
-                let register = l.chunk_register(chunk, element);
-                let position = l.element_position(&chunk.layout, register);
-                let reg = l.variable_reg(chunk.vars[usize::from(axis)]);
-                l.define(reg, position[usize::from(axis)]);
-                let memory = l.memory(access);
-                let value = l.fetch(memory);
-                l.put(local, slot, value);
-            });
-            self.lines.insert(access, LoadedLine { axis, piece, local });
+            let line = LoadedLine { axis, piece, local };
+            let whole = self.whole_line(chunk, access, axis);
+            let mut text = format!(
+                "`{name}` is loaded once for each {} of {} elements of a thread, which has {}",
+                ["row", "column"][usize::from(axis)],
+                piece.registers(),
+                piece.slots(axis)
+            );
+            if let Some((_, width @ 2..)) = whole {
+                text += &format!(": {width} at once where they are aligned, in tiles that are not cut");
+            }
+            let span = self.kernel.accesses[access].span;
+            self.remark(RemarkKind::Choice, span, text);
+            match whole {
+                Some((cond, width)) => self.either(
+                    cond,
+                    |l| l.load_line(chunk, access, line, Some(width)),
+                    |l| l.load_line(chunk, access, line, None),
+                ),
+                None => self.load_line(chunk, access, line, None),
+            }
+            self.lines.insert(access, line);
+        }
+    }
+
+    /// Loads a line: with its guards, or `width` neighbours at once where nothing needs a guard.
+    fn load_line(&mut self, chunk: &Chunk<'a>, access: AccessId, line: LoadedLine, width: Option<u32>) {
+        let LoadedLine { axis, piece, local } = line;
+        let each = width.unwrap_or(1);
+        self.unrolled("i", piece.slots(axis) / each, |l, i| {
+            let slot = l.formula([i], |[i]| i.times(each));
+            let element = l.formula([slot], |[slot]| piece.representative(axis, slot));
+            let register = l.chunk_register(chunk, element);
+            let register = l.once("held", register);
+            let position = l.element_position(&chunk.layout, register);
+            let reg = l.variable_reg(chunk.vars[usize::from(axis)]);
+            l.define(reg, position[usize::from(axis)]);
+            let memory = l.memory(access);
+            let memory = if width.is_some() { Memory { guard: None, ..memory } } else { memory };
+            if each > 1 {
+                return l.vector_load(local, slot, memory, each);
+            }
+            let value = l.fetch(memory);
+            l.put(local, slot, value);
+        });
+    }
+
+    /// The condition under which a line may be loaded without guards, so many neighbours at once: the tile's last row or column is within
+    /// bounds, and its first one is aligned. It is the same for all threads. `None` where that would change nothing, or where neighbours may
+    /// lie apart.
+    fn whole_line(&mut self, chunk: &Chunk<'a>, access: AccessId, axis: u8) -> Option<(ValueId, u32)> {
+        let (kernel, layout) = (self.kernel, chunk.layout);
+        let (var, extent) = match axis {
+            0 => (chunk.vars[0], layout.rows()),
+            _ => (chunk.vars[1], layout.cols()),
+        };
+        let Access { place, indices, masked, .. } = &kernel.accesses[access];
+        let (last, outer) = indices.split_last()?;
+        let is_open = (0..indices.len()).any(|axis| !self.analysis.axis_in_bounds(access, axis));
+        let moves = |expr: &ExprId| self.moves_by(chunk, *expr, var);
+        if is_open && !masked || moves(last) != Some(1) || outer.iter().any(|index| moves(index) != Some(0)) {
+            return None;
+        }
+        let bytes = self.dtype_of(*place).bytes();
+        let neighbours = if axis == 1 { layout.vector() } else { 1 };
+        let width = (1..=neighbours).rev().find(|n| neighbours.is_multiple_of(*n) && n.is_power_of_two() && n * bytes <= 16)?;
+        let at = |l: &mut Self, index: u32| {
+            let index = l.int(index.into());
+            l.vars[var] = Some(Binding::Value(index));
+            l.memory(access)
+        };
+        let (first, end) = (at(self, 0), at(self, extent - 1));
+        let mut cond = end.guard.map(|guard| guard.cond);
+        if width > 1 {
+            if let Space::Global(param) = first.space {
+                let address = self.param(ParameterKind::Pointer(param));
+                let rest = self.binary(BinaryOp::BitAnd, address, width * bytes - 1);
+                cond = Some(self.joined(BinaryOp::And, cond, rest.equals(0)));
+            }
+            let rest = self.binary(BinaryOp::BitAnd, first.offset, width - 1);
+            cond = Some(self.joined(BinaryOp::And, cond, rest.equals(0)));
+        }
+        Some((cond?, width))
+    }
+
+    /// By how much an index grows with a variable of the loop: 0, or 1. `None` where it is neither, or not known.
+    fn moves_by(&self, chunk: &Chunk<'a>, expr: ExprId, var: VarId) -> Option<u32> {
+        let kernel = self.kernel;
+        match &kernel.exprs[expr].kind {
+            ExprKind::Var(v) if *v == var => Some(1),
+            ExprKind::Var(v) => match self.vars[*v] {
+                Some(Binding::Inline(value)) if chunk.own.contains(v) => self.moves_by(chunk, value, var),
+                _ => Some(0),
+            },
+            ExprKind::Binary(BinaryOp::Add, a, b) => {
+                let sum = self.moves_by(chunk, *a, var)? + self.moves_by(chunk, *b, var)?;
+                (sum <= 1).then_some(sum)
+            }
+            kind => {
+                let mut moves = Some(0);
+                kind.operands(kernel, &mut |operand| moves = moves.filter(|_| self.moves_by(chunk, operand, var) == Some(0)));
+                moves
+            }
         }
     }
 

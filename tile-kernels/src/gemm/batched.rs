@@ -66,7 +66,10 @@ pub fn gemm_batch<
             multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
         }
         for [i, j] in parallel([BM, BN]) {
-            let mut value = alpha * acc[[i, j]];
+            let mut value = acc[[i, j]];
+            if alpha != 1.0 {
+                value *= alpha;
+            }
             if beta != 0.0 {
                 value += beta * c.masked([z, row + i, col + j]).cast::<f32>();
             }

@@ -16,7 +16,10 @@ pub fn finish<T, U, const TURNED: bool>(
     activation: u32,
 ) {
     for [i, j] in parallel([BM, BN]) {
-        let mut value = alpha * acc[[i, j]];
+        let mut value = acc[[i, j]];
+        if alpha != 1.0 {
+            value *= alpha;
+        }
         if beta != 0.0 {
             value +=
                 beta * c.masked([row + if TURNED { j } else { i }, col + if TURNED { i } else { j }]).cast::<f32>();
