@@ -16,8 +16,9 @@ use crate::layout::Fragment;
 /// Most elements that access memory side by side: as many loads may be in flight.
 const CHUNK: u32 = 16;
 
-/// Most elements of a chunk of a body that has branches or lines, each of which is executed once a chunk, and of a chunk of a tile of which
-/// threads have more elements than `LARGE`: with what lines and values take, 64 of 192 accumulators spill.
+/// Most elements of a chunk of a body that has branches or lines, each of which is executed once a chunk, where consumers have registers
+/// of their own; the second number where a thread has more elements than `LARGE`: with what lines and values take, 64 of 192 accumulators spill.
+/// Where all threads do the same, registers decide how many blocks a multiprocessor holds, and a chunk is as small as any.
 const WIDE_CHUNKS: [u32; 2] = [64, 32];
 const LARGE: u32 = 128;
 
@@ -84,7 +85,10 @@ impl<'a> Lowering<'a> {
         }
         let (mut lines, mut branches) = (Vec::new(), false);
         self.lines_and_branches(&chunk, body, &mut lines, &mut branches);
-        let wide = WIDE_CHUNKS[usize::from(registers > LARGE)];
+        let wide = match self.roles {
+            Some(_) => WIDE_CHUNKS[usize::from(registers > LARGE)],
+            None => CHUNK,
+        };
         match piece_of(&layout, &lines, wide).filter(|_| !lines.is_empty()) {
             Some(piece) => Chunk { count: piece.registers(), piece: Some(piece), ..chunk },
             None if branches => Chunk { count: largest(wide), ..chunk },

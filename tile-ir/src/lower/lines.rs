@@ -9,8 +9,8 @@ use super::uses::{accesses, statements};
 use super::*;
 use crate::layout::{Fragment, Index};
 
-/// Most values of rows and columns that a thread holds for a chunk.
-const MOST_LINES: u32 = 32;
+/// Most bytes that a thread holds for a chunk of what it has loaded of rows and columns: 16 registers.
+const MOST_BYTES: u32 = 64;
 
 /// A load whose place depends on one axis of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(super) struct Line {
     access: AccessId,
     /// 0: its place depends on the row. 1: on the column.
     axis: u8,
+    /// Bytes of an element.
+    bytes: u32,
 }
 
 /// What a thread has loaded of a [`Line`] for the chunk that is being lowered.
@@ -33,8 +35,11 @@ pub(super) struct LoadedLine {
 impl<'a> Lowering<'a> {
     /// The lines among the loads that statements of a loop's body make whatever values they find.
     pub(super) fn lines(&self, chunk: &Chunk<'a>, stmts: &[StmtId]) -> Vec<Line> {
-        let found = self.certain_loads(stmts).into_iter();
-        found.filter_map(|access| Some(Line { access, axis: self.line_axis(chunk, access)? })).collect()
+        let line = |access: AccessId| {
+            let bytes = self.dtype_of(self.kernel.accesses[access].place).bytes();
+            Some(Line { access, axis: self.line_axis(chunk, access)?, bytes })
+        };
+        self.certain_loads(stmts).into_iter().filter_map(line).collect()
     }
 
     /// The axis on which the place of a load depends, where it does on one, and where the loop leaves what is there as it is.
@@ -78,7 +83,7 @@ impl<'a> Lowering<'a> {
     /// Loads lines for a chunk. Until [`Lowering::forget_lines`], its elements find them in registers.
     pub(super) fn load_lines(&mut self, chunk: &Chunk<'a>, lines: &[Line]) {
         let Some(piece) = chunk.piece else { return };
-        for &Line { access, axis } in lines {
+        for &Line { access, axis, .. } in lines {
             let place = self.kernel.accesses[access].place;
             let (name, dtype) = (self.kernel.place_name(place).to_string(), self.dtype_of(place));
             let local = self.local(&format!("{name}_{}", ["rows", "cols"][usize::from(axis)]), dtype, piece.slots(axis));
@@ -218,10 +223,10 @@ pub(super) fn piece_of(layout: &Fragment, lines: &[Line], most: u32) -> Option<F
     let [down, across] = layout.atoms()?;
     let divisors = |of: u32| (1..=of).filter(move |n| of.is_multiple_of(*n));
     let pieces = divisors(down).flat_map(|d| divisors(across).map(move |a| layout.piece([d, a])));
-    let held = |piece: &Fragment| lines.iter().map(|line| piece.slots(line.axis)).sum::<u32>();
+    let held = |piece: &Fragment| lines.iter().map(|line| piece.slots(line.axis) * line.bytes).sum::<u32>();
     let fits = |piece: &Fragment| {
         let is_shared = lines.iter().all(|line| 2 * piece.slots(line.axis) <= piece.registers());
-        is_shared && piece.registers() <= most && held(piece) <= MOST_LINES
+        is_shared && piece.registers() <= most && held(piece) <= MOST_BYTES
     };
     let loads = |piece: &Fragment| layout.registers() / piece.registers() * held(piece);
     pieces.filter(fits).min_by_key(|piece| (loads(piece), std::cmp::Reverse(piece.registers())))
