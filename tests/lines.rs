@@ -70,7 +70,8 @@ where
             for (skip, limit) in [(0, 20.0), (1, 20.0), (0, 0.0)] {
                 let mut c = device.zeros::<f32, 2>([m, n]).unwrap();
                 let (bias, weights) = (bias.slice([skip..skip + n]).unwrap(), weights.slice([skip..skip + n]).unwrap());
-                shaded::<T, BM, BN, BK, THREADS>::launch(&device, &da, &db, bias, weights, &scales, &mut c, limit).unwrap();
+                shaded::<T, BM, BN, BK, THREADS>::launch(&device, &da, &db, bias, weights, &scales, &mut c, limit)
+                    .unwrap();
                 let wanted = |at: usize| {
                     let (row, col) = (at / n, at % n);
                     let value = sums[at] * s[row] + w[skip + col];

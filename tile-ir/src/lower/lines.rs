@@ -52,7 +52,8 @@ impl<'a> Lowering<'a> {
                 StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } if kernel.accesses[access].place == *place)
         };
         let all = statements(kernel, body);
-        if vars.len() != 2 || !is_memory || self.held_access(access).is_some() || all.iter().any(|stmt| changes(*stmt)) {
+        if vars.len() != 2 || !is_memory || self.held_access(access).is_some() || all.iter().any(|stmt| changes(*stmt))
+        {
             return None;
         }
         let (mut depends, mut left) = ([false; 2], indices.clone());
@@ -86,7 +87,8 @@ impl<'a> Lowering<'a> {
         for &Line { access, axis, .. } in lines {
             let place = self.kernel.accesses[access].place;
             let (name, dtype) = (self.kernel.place_name(place).to_string(), self.dtype_of(place));
-            let local = self.local(&format!("{name}_{}", ["rows", "cols"][usize::from(axis)]), dtype, piece.slots(axis));
+            let local =
+                self.local(&format!("{name}_{}", ["rows", "cols"][usize::from(axis)]), dtype, piece.slots(axis));
             let line = LoadedLine { axis, piece, local };
             let whole = self.whole_line(chunk, access, axis);
             let mut text = format!(
@@ -152,7 +154,8 @@ impl<'a> Lowering<'a> {
         }
         let bytes = self.dtype_of(*place).bytes();
         let neighbours = if axis == 1 { layout.vector() } else { 1 };
-        let width = (1..=neighbours).rev().find(|n| neighbours.is_multiple_of(*n) && n.is_power_of_two() && n * bytes <= 16)?;
+        let width =
+            (1..=neighbours).rev().find(|n| neighbours.is_multiple_of(*n) && n.is_power_of_two() && n * bytes <= 16)?;
         let at = |l: &mut Self, index: u32| {
             let index = l.int(index.into());
             l.vars[var] = Some(Binding::Value(index));
@@ -187,7 +190,9 @@ impl<'a> Lowering<'a> {
             }
             kind => {
                 let mut moves = Some(0);
-                kind.operands(kernel, &mut |operand| moves = moves.filter(|_| self.moves_by(chunk, operand, var) == Some(0)));
+                kind.operands(kernel, &mut |operand| {
+                    moves = moves.filter(|_| self.moves_by(chunk, operand, var) == Some(0))
+                });
                 moves
             }
         }
@@ -210,7 +215,8 @@ impl<'a> Lowering<'a> {
     /// Whether statements access memory in each of their elements, lines and what is held aside.
     pub(super) fn reaches_memory(&self, stmts: &[StmtId], lines: &[Line]) -> bool {
         let is_reached = |access: AccessId| {
-            let is_memory = matches!(self.kernel.scope_of(self.kernel.accesses[access].place), None | Some(Scope::Shared));
+            let is_memory =
+                matches!(self.kernel.scope_of(self.kernel.accesses[access].place), None | Some(Scope::Shared));
             is_memory && self.held_access(access).is_none() && !lines.iter().any(|line| line.access == access)
         };
         accesses(self.kernel, stmts).into_iter().any(is_reached)

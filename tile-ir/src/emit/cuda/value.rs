@@ -2,7 +2,9 @@
 
 use super::type_name;
 use crate::ir::{BinaryOp, DtypeClass, FloatFormat, IntFormat, MathFn, UnaryOp};
-use crate::lowered::{LocalArray, Memory, Parameter, ParameterKind, Program, Space, Special, TensorInfo, ValueId, ValueKind, ValueType};
+use crate::lowered::{
+    LocalArray, Memory, Parameter, ParameterKind, Program, Space, Special, TensorInfo, ValueId, ValueKind, ValueType,
+};
 
 /// The value as an expression, parenthesised where an operand needs it.
 pub(super) fn value(program: &Program, id: ValueId) -> String {

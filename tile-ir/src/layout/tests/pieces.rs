@@ -26,8 +26,7 @@ fn pieces_are_all_of_the_tile_and_number_its_rows_and_columns() {
             assert_eq!(piece.registers(), shape[0] * shape[1] * tile.atom_registers(), "{tile:?}");
             let pieces = tile.registers() / piece.registers();
             let mut seen = vec![0; tile.registers() as usize];
-            let register_of =
-                |number, index| tile.piece_origin(&piece, number) + tile.in_piece(&piece, index);
+            let register_of = |number, index| tile.piece_origin(&piece, number) + tile.in_piece(&piece, index);
             for (number, index) in (0..pieces).flat_map(|n| (0..piece.registers()).map(move |i| (n, i))) {
                 let register = register_of(number, index);
                 seen[register as usize] += 1;
