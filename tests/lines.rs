@@ -12,7 +12,7 @@ use tile_runtime::prelude::*;
         (BM, BN, BK, THREADS) in [
             // Accumulators of warpgroups, one and two blocks of rows; two warpgroups; fewer rows than an instruction has.
             (64, 64, 32, 128), (128, 64, 32, 128), (128, 64, 32, 256), (16, 64, 64, 128),
-            // Of warps, and of threads that multiply and add.
+            // Of warps, and of threads that multiply and add: what all threads do is loaded for each element.
             (32, 32, 32, 64), (32, 64, 16, 64),
         ],
         where (T::BITS == 32) == (BK == 16)

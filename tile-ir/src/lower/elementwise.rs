@@ -18,7 +18,7 @@ const CHUNK: u32 = 16;
 
 /// Most elements of a chunk of a body that has branches or lines, each of which is executed once a chunk, where consumers have registers
 /// of their own; the second number where a thread has more elements than `LARGE`: with what lines and values take, 64 of 192 accumulators spill.
-/// Where all threads do the same, registers decide how many blocks a multiprocessor holds, and a chunk is as small as any.
+/// Where all threads do the same, registers decide how many blocks a multiprocessor holds: such a loop has neither.
 const WIDE_CHUNKS: [u32; 2] = [64, 32];
 const LARGE: u32 = 128;
 
@@ -80,15 +80,12 @@ impl<'a> Lowering<'a> {
         let registers = layout.held_registers();
         let largest = |most: u32| (1..=most).rev().find(|n| registers.is_multiple_of(*n)).unwrap_or(1);
         let chunk = Chunk { layout, vars, body, own, first: self.int(0), count: largest(CHUNK), piece: None };
-        if !self.is_statement_wise(body, &chunk.own) {
+        if self.roles.is_none() || !self.is_statement_wise(body, &chunk.own) {
             return chunk;
         }
         let (mut lines, mut branches) = (Vec::new(), false);
         self.lines_and_branches(&chunk, body, &mut lines, &mut branches);
-        let wide = match self.roles {
-            Some(_) => WIDE_CHUNKS[usize::from(registers > LARGE)],
-            None => CHUNK,
-        };
+        let wide = WIDE_CHUNKS[usize::from(registers > LARGE)];
         match piece_of(&layout, &lines, wide).filter(|_| !lines.is_empty()) {
             Some(piece) => Chunk { count: piece.registers(), piece: Some(piece), ..chunk },
             None if branches => Chunk { count: largest(wide), ..chunk },

@@ -67,7 +67,8 @@ pub fn gemm_batch<
         }
         for [i, j] in parallel([BM, BN]) {
             let mut value = acc[[i, j]];
-            if alpha != 1.0 {
+            // A multiplication an element; f32 has no registers for another branch.
+            if T::BITS == 32 || alpha != 1.0 {
                 value *= alpha;
             }
             if beta != 0.0 {

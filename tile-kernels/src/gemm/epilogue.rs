@@ -17,7 +17,8 @@ pub fn finish<T, U, const TURNED: bool>(
 ) {
     for [i, j] in parallel([BM, BN]) {
         let mut value = acc[[i, j]];
-        if alpha != 1.0 {
+        // A multiplication an element; f32 has no registers for another branch.
+        if T::BITS == 32 || alpha != 1.0 {
             value *= alpha;
         }
         if beta != 0.0 {
