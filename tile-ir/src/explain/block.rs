@@ -65,7 +65,9 @@ pub(super) struct Block<'p> {
 impl<'p> Block<'p> {
     pub fn new(program: &'p Program, shape: &Shape, threads: usize) -> Block<'p> {
         let params = program.params.iter().map(|p| match p.kind {
-            ParameterKind::Pointer(_) | ParameterKind::TensorMap(_) => None,
+            // Allocations are aligned.
+            ParameterKind::Pointer(_) => Some(Known::Int(0)),
+            ParameterKind::TensorMap(_) => None,
             ParameterKind::Log | ParameterKind::LogFunction => None,
             // What is explained is a launch by itself.
             ParameterKind::Ahead(_) => Some(Known::Int(0)),

@@ -523,6 +523,46 @@ impl Fragment {
         }
     }
 
+    /// A thread's atoms, below one another and side by side. `None` of a blocked fragment, and where a part of each atom is not the tile's.
+    pub fn atoms(&self) -> Option<[u32; 2]> {
+        let Shape::Warps { .. } = self.shape else { return None };
+        let down = self.registers() / self.atom.registers() / self.across();
+        (!self.has_half_atoms()).then_some([down, self.across()])
+    }
+
+    /// The tile of so many of a thread's atoms below one another and side by side, divisors of [`Fragment::atoms`]: what [`Fragment::slot`],
+    /// [`Fragment::slots`] and [`Fragment::representative`] say of it holds of each such piece of this tile.
+    pub fn piece(&self, [down, across]: [u32; 2]) -> Fragment {
+        let (of, side_by_side) = (self.atoms().unwrap_or([down, across]), self.across());
+        let window = self.window / of[0] * down;
+        Fragment { rows: self.rows.min(window), window, cols: self.cols / side_by_side * across, ..*self }
+    }
+
+    /// The first register of piece number `number`. Pieces are counted along the rows.
+    pub fn piece_origin<I: Index>(&self, piece: &Fragment, number: I) -> I {
+        let (all, across) = (self.across(), piece.across());
+        if all == across || piece.registers() == across * self.atom.registers() {
+            return number.times(piece.registers());
+        }
+        if piece.window == self.window {
+            return number.times(across * self.atom.registers());
+        }
+        let (below, beside) = (number.clone().over(all / across), number.modulo(all / across));
+        let registers = self.atom.registers();
+        below.times(piece.registers() / across * all).add(beside.times(across * registers))
+    }
+
+    /// By how much the register of element `index` of a piece differs from that of its first one.
+    pub fn in_piece<I: Index>(&self, piece: &Fragment, index: I) -> I {
+        let (all, across, registers) = (self.across(), piece.across(), self.atom.registers());
+        if all == across || piece.registers() == across * registers {
+            return index;
+        }
+        let (atom, within) = (index.clone().over(registers), index.modulo(registers));
+        let below = atom.clone().over(across).times(all * registers);
+        below.add(atom.modulo(across).times(registers)).add(within)
+    }
+
     /// Whether the threads' rows (`axis` 0) or columns (1) are the same in both, slot by slot.
     pub fn agrees(&self, other: &Fragment, axis: u8) -> bool {
         let extent = |f: &Fragment| if axis == 0 { f.rows } else { f.cols };

@@ -3,30 +3,40 @@
 //! A thread may hold a hundred elements. Were the body written out for all of them at once, the assembler would begin the
 //! loads of all of them first and spill what they displace; so elements go in chunks, and nothing moves from one into
 //! the next. Within a chunk the body is lowered a statement at a time, where its statements allow it: an `if` whose
-//! condition is the same for all elements is then one branch a chunk, not one an element.
+//! condition is the same for all elements is then one branch a chunk, not one an element. Such a body has larger chunks,
+//! in which only the statements that access memory go some elements at a time.
 
 use super::fragment::Registers;
+use super::lines::{Line, piece_of};
 use super::uses::{accesses, declared, depends, loaded, statements};
 use super::*;
 use crate::ir::parts::roots;
 use crate::layout::Fragment;
 
-/// Most elements of a chunk: as many loads may be in flight.
+/// Most elements that access memory side by side: as many loads may be in flight.
 const CHUNK: u32 = 16;
 
+/// Most elements of a chunk of a body that has branches or lines, each of which is executed once a chunk, where consumers have registers
+/// of their own; the second number where a thread has more elements than `LARGE`: with what lines and values take, 64 of 192 accumulators spill.
+/// Where all threads do the same, registers decide how many blocks a multiprocessor holds: such a loop has neither.
+const WIDE_CHUNKS: [u32; 2] = [64, 32];
+const LARGE: u32 = 128;
+
 /// The chunk being lowered.
-struct Chunk<'a> {
-    layout: Fragment,
+pub(super) struct Chunk<'a> {
+    pub(super) layout: Fragment,
     /// Row and column.
-    vars: &'a [VarId],
+    pub(super) vars: &'a [VarId],
     /// The whole body.
-    body: &'a [StmtId],
+    pub(super) body: &'a [StmtId],
     /// `vars`, and the variables that the body declares: what may differ from element to element.
-    own: BTreeSet<VarId>,
+    pub(super) own: BTreeSet<VarId>,
     /// The first register of the chunk.
     first: ValueId,
     /// Elements of the chunk.
     count: u32,
+    /// The chunk as a tile, if its elements are not those of `count` registers that follow one another.
+    pub(super) piece: Option<Fragment>,
 }
 
 impl<'a> Lowering<'a> {
@@ -45,11 +55,9 @@ impl<'a> Lowering<'a> {
         if let (Some(axis), [var]) = (kept, vars) {
             return self.parallel_slots(&layout, axis, *var, body);
         }
-        let registers = layout.held_registers();
-        let count = (1..=CHUNK).rev().find(|n| registers.is_multiple_of(*n)).unwrap_or(1);
         let mut own: BTreeSet<VarId> = vars.iter().copied().collect();
         own.extend(statements(kernel, body).into_iter().filter_map(|stmt| declared(kernel, stmt)));
-        let chunk = Chunk { layout, vars, body, own, first: self.int(0), count };
+        let chunk = self.chunk(layout, vars, body, own);
         let marked = self.stores_beyond_registers(body);
         if let Some(cond) = self.row_condition(vars, body).filter(|_| !marked && layout.is_whole()) {
             let some = self.some_row(&layout, cond);
@@ -63,8 +71,51 @@ impl<'a> Lowering<'a> {
     /// The body for four elements from register `first` on, of a fragment of whose elements each can be lowered by itself.
     pub(super) fn four_elements(&mut self, layout: Fragment, vars: &'a [VarId], body: &'a [StmtId], first: u32) {
         let own = vars.iter().copied().collect();
-        let chunk = Chunk { layout, vars, body, own, first: self.int(first.into()), count: 4 };
+        let chunk = Chunk { layout, vars, body, own, first: self.int(first.into()), count: 4, piece: None };
         self.element_wise(&chunk, body);
+    }
+
+    /// The first chunk of a loop, as large as its body allows.
+    fn chunk(&mut self, layout: Fragment, vars: &'a [VarId], body: &'a [StmtId], own: BTreeSet<VarId>) -> Chunk<'a> {
+        let registers = layout.held_registers();
+        let largest = |most: u32| (1..=most).rev().find(|n| registers.is_multiple_of(*n)).unwrap_or(1);
+        let chunk = Chunk { layout, vars, body, own, first: self.int(0), count: largest(CHUNK), piece: None };
+        if self.roles.is_none() || !self.is_statement_wise(body, &chunk.own) {
+            return chunk;
+        }
+        let (mut lines, mut branches) = (Vec::new(), false);
+        self.lines_and_branches(&chunk, body, &mut lines, &mut branches);
+        let wide = WIDE_CHUNKS[usize::from(registers > LARGE)];
+        match piece_of(&layout, &lines, wide).filter(|_| !lines.is_empty()) {
+            Some(piece) => Chunk { count: piece.registers(), piece: Some(piece), ..chunk },
+            None if branches => Chunk { count: largest(wide), ..chunk },
+            None => chunk,
+        }
+    }
+
+    /// What of a body that is lowered a statement at a time is executed once for several elements.
+    fn lines_and_branches(&self, chunk: &Chunk<'a>, body: &[StmtId], lines: &mut Vec<Line>, branches: &mut bool) {
+        for &stmt in body {
+            match &self.kernel.stmts[stmt].kind {
+                StmtKind::If { cond, then, otherwise } if self.is_uniform(*cond, &chunk.own) => {
+                    *branches = true;
+                    self.lines_and_branches(chunk, then, lines, branches);
+                    self.lines_and_branches(chunk, otherwise, lines, branches);
+                }
+                _ => lines.extend(self.lines(chunk, &[stmt])),
+            }
+        }
+    }
+
+    /// The register of an element of a chunk.
+    pub(super) fn chunk_register(&mut self, chunk: &Chunk<'a>, element: ValueId) -> ValueId {
+        let Chunk { layout, first, piece, .. } = chunk;
+        let element = match piece {
+            Some(piece) => self.formula([element], |[element]| layout.in_piece(piece, element)),
+            None => element,
+        };
+        let held = self.binary(BinaryOp::Add, *first, element);
+        self.formula([held], |[held]| layout.held(held))
     }
 
     /// Whether a body only stores to a fragment, of what fragments hold: its elements may be lowered in any order.
@@ -82,7 +133,11 @@ impl<'a> Lowering<'a> {
         let (apart, registers) = (self.is_statement_wise(body, &chunk.own), layout.held_registers());
         self.where_held(&layout, |l| {
             l.unrolled("chunk", registers / count, |l, number| {
-                let chunk = Chunk { first: l.eval(number * count), ..chunk };
+                let first = match &chunk.piece {
+                    Some(piece) => l.formula([number], |[number]| layout.piece_origin(piece, number)),
+                    None => l.eval(number * count),
+                };
+                let chunk = Chunk { first, ..chunk };
                 match apart {
                     true => l.statement_wise(&chunk, body),
                     false => l.element_wise(&chunk, body),
@@ -209,23 +264,44 @@ impl<'a> Lowering<'a> {
         self.element_wise(chunk, &run);
     }
 
-    /// Statements for an element, then for the next.
+    /// Statements for an element, then for the next, behind the loads that several elements share.
     fn element_wise(&mut self, chunk: &Chunk<'a>, run: &[StmtId]) {
+        let lines = if chunk.piece.is_some() { self.lines(chunk, run) } else { Vec::new() };
+        self.load_lines(chunk, &lines);
         let read = self.read_beside_fragments(run);
-        let marked = self.stores_beyond_registers(chunk.body);
-        self.unrolled("i", chunk.count, |l, element| {
-            let held = l.binary(BinaryOp::Add, chunk.first, element);
-            let register = l.formula([held], |[held]| chunk.layout.held(held));
-            l.mark(marked, Elements::At(held));
-            let position = l.element_position(&chunk.layout, register);
-            for (&var, value) in chunk.vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
-                let reg = l.variable_reg(var);
-                l.define(reg, value);
-            }
-            let register = Some((register, chunk.layout));
-            let element = Element { position: Some(element), register, ..l.element };
-            l.at_element(element, |l| l.block(run));
-        });
+        let together = match self.reaches_memory(run, &lines) {
+            true => (1..=CHUNK).rev().find(|n| chunk.count.is_multiple_of(*n)).unwrap_or(1),
+            false => chunk.count,
+        };
+        if together == chunk.count {
+            self.unrolled("i", chunk.count, |l, element| l.chunk_element(chunk, run, &read, element));
+        } else {
+            self.unrolled("part", chunk.count / together, |l, part| {
+                l.unrolled("i", together, |l, i| {
+                    let element = l.eval(part * together + i);
+                    l.chunk_element(chunk, run, &read, element);
+                });
+                l.op(OpKind::Order);
+            });
+        }
+        self.forget_lines(&lines);
+    }
+
+    /// Statements for one element of a chunk.
+    fn chunk_element(&mut self, chunk: &Chunk<'a>, run: &[StmtId], read: &BTreeSet<VarId>, element: ValueId) {
+        let mut register = self.chunk_register(chunk, element);
+        if chunk.piece.is_some() && chunk.vars.iter().any(|var| read.contains(var)) {
+            register = self.once("held", register);
+        }
+        self.mark(self.stores_beyond_registers(chunk.body), Elements::At(register));
+        let position = self.element_position(&chunk.layout, register);
+        for (&var, value) in chunk.vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
+            let reg = self.variable_reg(var);
+            self.define(reg, value);
+        }
+        let register = Some((register, chunk.layout));
+        let element = Element { position: Some(element), register, ..self.element };
+        self.at_element(element, |l| l.block(run));
     }
 
     /// The variables that statements read otherwise than to name an element of a fragment, which needs none.
@@ -260,6 +336,7 @@ impl<'a> Lowering<'a> {
     fn named_indices(&self, access: AccessId) -> Vec<ExprId> {
         let Access { place, indices, .. } = &self.kernel.accesses[access];
         let is_register = place.buffer().is_some_and(|buffer| self.fragments[buffer].is_some());
-        if is_register || self.held_access(access).is_some() { Vec::new() } else { indices.clone() }
+        let is_loaded = self.held_access(access).is_some() || self.lines.contains_key(&access);
+        if is_register || is_loaded { Vec::new() } else { indices.clone() }
     }
 }

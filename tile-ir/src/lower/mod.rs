@@ -19,7 +19,7 @@
 //! |---|---|
 //! | `statement`, `value`, `vector`, `tile` | statements; expressions; vectorised loops; `copy`, `fill` and `parallel` |
 //! | `reduce`, `reduce_tile` | reductions over threads, and over the axis of a tile |
-//! | `fragment`, `elementwise`, `mma` | tiles in registers, loops over their elements, their products by `mma.sync` |
+//! | `fragment`, `elementwise`, `lines`, `mma` | tiles in registers, loops over their elements, what those load once a row or column, products by `mma.sync` |
 //! | `channel` | slots of shared arrays and what fills them: TMA, bulk copies, `cp.async`, registers; software pipelining |
 //! | `hopper` | a producer and consumers: TMA and `wgmma`, or bulk copies and threads that read long rows by elements |
 //! | `cluster`, `arrive` | what blocks do together |
@@ -41,6 +41,7 @@ mod formula;
 mod fragment;
 mod hopper;
 mod launch;
+mod lines;
 mod mma;
 mod padding;
 mod peel;

@@ -115,6 +115,9 @@ impl Lowering<'_> {
         if let Some(memory) = self.held_element(access) {
             return self.push(ValueKind::Load(memory), ty);
         }
+        if let Some(memory) = self.line_element(access) {
+            return self.push(ValueKind::Load(memory), ty);
+        }
         if let Some(local) = self.loaded[access] {
             let offset = self.element_index();
             return self.get(local, offset);

@@ -6,7 +6,7 @@
 use super::builder::Builder;
 use super::schedule::{Layouts, Partitions};
 use super::term::Term;
-use super::{block, class, cluster, fragment, hopper};
+use super::{block, class, cluster, fragment, hopper, lines};
 use crate::analysis::{Analysis, IndexRange};
 use crate::diag::Diagnostic;
 use crate::ir::*;
@@ -133,6 +133,8 @@ pub(super) struct Lowering<'a> {
     pub(super) loaded: SecondaryMap<AccessId, Option<LocalId>>,
     /// What threads load for the work on a product while it runs, by the product.
     pub(super) held: BTreeMap<StmtId, Vec<hopper::Held>>,
+    /// What the chunk being lowered of a loop over a fragment has loaded of rows and columns.
+    pub(super) lines: BTreeMap<AccessId, lines::LoadedLine>,
     /// Quotients that a producer has computed before the loop that it is in.
     pub(super) quotients: BTreeMap<ExprId, ValueId>,
     pub(super) loop_depth: u32,
@@ -192,6 +194,7 @@ impl<'a> Lowering<'a> {
             slots: SecondaryMap::new(),
             loaded: SecondaryMap::new(),
             held: BTreeMap::new(),
+            lines: BTreeMap::new(),
             quotients: BTreeMap::new(),
             loop_depth: 0,
         }

@@ -46,7 +46,7 @@ pub enum ValueKind {
     Int(i64),
     /// A floating-point constant, already rounded to its dtype.
     Float(f64),
-    /// A scalar C parameter, by position in `Program::params`.
+    /// A scalar C parameter, or the address of a tensor, by position in `Program::params`.
     Param(u32),
     /// `threadIdx` on an axis.
     Thread(u8),

@@ -16,7 +16,11 @@ pub fn finish<T, U, const TURNED: bool>(
     activation: u32,
 ) {
     for [i, j] in parallel([BM, BN]) {
-        let mut value = alpha * acc[[i, j]];
+        let mut value = acc[[i, j]];
+        // A multiplication an element; f32 has no registers for another branch.
+        if T::BITS == 32 || alpha != 1.0 {
+            value *= alpha;
+        }
         if beta != 0.0 {
             value +=
                 beta * c.masked([row + if TURNED { j } else { i }, col + if TURNED { i } else { j }]).cast::<f32>();
@@ -43,7 +47,11 @@ pub fn finish_of<T, U, const TURNED: bool>(
     activation: u32,
 ) {
     for [i, j] in parallel([BM, BN]) {
-        let mut value = alpha * acc[[i, j]];
+        let mut value = acc[[i, j]];
+        // A multiplication an element; f32 has no registers for another branch.
+        if T::BITS == 32 || alpha != 1.0 {
+            value *= alpha;
+        }
         if beta != 0.0 {
             value +=
                 beta * c.masked([z, row + if TURNED { j } else { i }, col + if TURNED { i } else { j }]).cast::<f32>();

@@ -2,7 +2,9 @@
 
 use super::type_name;
 use crate::ir::{BinaryOp, DtypeClass, FloatFormat, IntFormat, MathFn, UnaryOp};
-use crate::lowered::{LocalArray, Memory, Program, Space, Special, TensorInfo, ValueId, ValueKind, ValueType};
+use crate::lowered::{
+    LocalArray, Memory, Parameter, ParameterKind, Program, Space, Special, TensorInfo, ValueId, ValueKind, ValueType,
+};
 
 /// The value as an expression, parenthesised where an operand needs it.
 pub(super) fn value(program: &Program, id: ValueId) -> String {
@@ -10,7 +12,11 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
     match &node.kind {
         ValueKind::Int(number) => integer(*number, node.ty),
         ValueKind::Float(number) => float(*number, node.ty),
-        ValueKind::Param(index) => program.params.get(*index as usize).map_or_else(String::new, |p| p.name.clone()),
+        ValueKind::Param(index) => match program.params.get(*index as usize) {
+            Some(Parameter { name, kind: ParameterKind::Pointer(_), .. }) => format!("(long long){name}"),
+            Some(Parameter { name, .. }) => name.clone(),
+            None => String::new(),
+        },
         ValueKind::Thread(axis) => format!("(int)threadIdx.{}", axis_name(*axis)),
         ValueKind::Block(axis) => format!("(int)blockIdx.{}", axis_name(*axis)),
         ValueKind::Reg(reg) => program.regs[*reg].name.clone(),

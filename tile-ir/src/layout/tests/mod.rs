@@ -3,4 +3,5 @@
 mod columns;
 mod crossings;
 mod parts;
+mod pieces;
 mod tf32;

@@ -90,7 +90,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The loads that statements make whatever values they find.
-    fn certain_loads(&self, body: &[StmtId]) -> Vec<AccessId> {
+    pub(in super::super) fn certain_loads(&self, body: &[StmtId]) -> Vec<AccessId> {
         let kernel = self.kernel;
         let mut found = Vec::new();
         let certain =

@@ -281,7 +281,12 @@ fn is_written(program: &Program, param: ParamId) -> bool {
 fn parameter(values: &Values<'_>, parameter: &crate::lowered::Parameter) -> Result<i64, SimError> {
     let missing = || SimError::Malformed(format!("parameter `{}` has no value", parameter.name));
     Ok(match parameter.kind {
-        ParameterKind::Pointer(_) | ParameterKind::TensorMap(_) => 0,
+        // Allocations are aligned to 256 bytes; only the remainder of an address can matter.
+        ParameterKind::Pointer(param) => match values.args.get(param.index()) {
+            Some(Argument::Tensor(t)) => t.offset as i64,
+            _ => 0,
+        },
+        ParameterKind::TensorMap(_) => 0,
         // Messages go to the report.
         ParameterKind::Log | ParameterKind::LogFunction => 0,
         // Early: what is wrong before the wait is wrong then.

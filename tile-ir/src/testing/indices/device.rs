@@ -137,6 +137,7 @@ impl Run<'_> {
                     (ValueType::Element(dtype), number) => Ok(Datum::Bits(dtype, number as u32)),
                     (_, number) => index(number.into()),
                 },
+                ParameterKind::Pointer(tensor) => index(HostValues::address(self.launch, tensor).into()),
                 other => Err(format!("{other:?} as a value")),
             },
             ValueKind::Thread(_) => index(self.point.1.into()),

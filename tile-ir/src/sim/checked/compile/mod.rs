@@ -99,13 +99,7 @@ impl Compiler<'_> {
                     _ => return malformed(format!("{id} is a float of another type")),
                 },
                 ValueKind::Param(index) => match self.program.params.get(index as usize).map(|p| p.kind) {
-                    Some(
-                        ParameterKind::Pointer(_)
-                        | ParameterKind::TensorMap(_)
-                        | ParameterKind::Log
-                        | ParameterKind::LogFunction,
-                    )
-                    | None => {
+                    Some(ParameterKind::TensorMap(_) | ParameterKind::Log | ParameterKind::LogFunction) | None => {
                         return malformed(format!("{id} is no scalar parameter"));
                     }
                     Some(_) => Preset::Param(index, value.ty),
