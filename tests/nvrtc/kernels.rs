@@ -172,6 +172,10 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         }
         // Of results in f32, and of operands in f32, the instance that a head and the one that most layers use.
         ("gemv_stream" | "gemv_norm_stream", [.., Dtype::F32]) if !is("SPAN", 2) => return vec![],
+        // Without an epilogue they are parts of those with one.
+        ("gemm_batch_tf32", _) if !is("EPILOGUE", 1) => return vec![],
+        // Batches are copied as those of `gemm_any_tf32` are.
+        ("gemm_batch_any_tf32", _) if target == Target::Sm80 => return vec![],
         ("gemm_any_tf32", _) if nt => return [Width::Sixteen, Width::Eight, Width::Four].map(read).to_vec(),
         _ => return vec![Class::WIDEST],
     }
