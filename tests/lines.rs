@@ -52,6 +52,7 @@ pub fn shaded<T, const BM: usize, const BN: usize, const BK: usize, const THREAD
     copy(&acc, c.at_mut([by * BM, bx * BN]));
 }
 
+#[allow(clippy::single_range_in_vec_init)] // a range an axis, of which there is one
 fn at_every_alignment<T: Real, const BM: usize, const BN: usize, const BK: usize, const THREADS: usize>()
 where
     shaded<T, BM, BN, BK, THREADS>: ShadedInstance,

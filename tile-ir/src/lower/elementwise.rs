@@ -96,13 +96,14 @@ impl<'a> Lowering<'a> {
     /// What of a body that is lowered a statement at a time is executed once for several elements.
     fn lines_and_branches(&self, chunk: &Chunk<'a>, body: &[StmtId], lines: &mut Vec<Line>, branches: &mut bool) {
         for &stmt in body {
-            match &self.kernel.stmts[stmt].kind {
-                StmtKind::If { cond, then, otherwise } if self.is_uniform(*cond, &chunk.own) => {
-                    *branches = true;
-                    self.lines_and_branches(chunk, then, lines, branches);
-                    self.lines_and_branches(chunk, otherwise, lines, branches);
-                }
-                _ => lines.extend(self.lines(chunk, &[stmt])),
+            if let StmtKind::If { cond, then, otherwise } = &self.kernel.stmts[stmt].kind
+                && self.is_uniform(*cond, &chunk.own)
+            {
+                *branches = true;
+                self.lines_and_branches(chunk, then, lines, branches);
+                self.lines_and_branches(chunk, otherwise, lines, branches);
+            } else {
+                lines.extend(self.lines(chunk, &[stmt]));
             }
         }
     }

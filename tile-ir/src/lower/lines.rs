@@ -61,9 +61,9 @@ impl<'a> Lowering<'a> {
             match &kernel.exprs[expr].kind {
                 ExprKind::Load(_) => return None,
                 ExprKind::Var(var) => {
-                    let inlined = |stmt: &StmtId| match kernel.stmts[*stmt].kind {
-                        StmtKind::Let { var: v, value } if v == *var && kernel.vars[v].ty == Type::Index => value,
-                        _ => None,
+                    let inlined = |stmt: &StmtId| {
+                        let StmtKind::Let { var: v, value } = kernel.stmts[*stmt].kind else { return None };
+                        value.filter(|_| v == *var && kernel.vars[v].ty == Type::Index)
                     };
                     if let Some(axis) = vars.iter().position(|v| v == var) {
                         depends[axis] = true;

@@ -1,7 +1,7 @@
 //! Which tile multiplies many matrices: the one that is expected to take the least time.
 //!
 //! A launch takes as long as the multiprocessor that has most tiles. One block alone takes as long for a step along K as its own instructions wait
-//! for one another, and of several on a multiprocessor one stores while others multiply, so each tile has two times ([`Paced`]).
+//! for one another, and of several on a multiprocessor one stores while others multiply, so each tile has two times.
 //! `bench/fit_batched.py` fitted them to 330 products by every tile on an H200 (`bench/results/gemm-batched-fit-h200.json`). Over these products
 //! the choice takes 2.6% longer than the best tile in geometric mean for 16 bits, 2.5% for f32, 1.5% and 1.1% for tf32 (49% at worst, of f32); on
 //! products that the constants were not fitted to 2.6, 2.7, 1.6 and 1.8%.
