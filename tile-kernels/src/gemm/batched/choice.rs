@@ -151,18 +151,18 @@ impl Paced {
         let size = operands.bytes();
         let pitches = [if a_across { m } else { k }, if b_transposed { k } else { n }];
         let slower = |part: f64, holds: bool| 1.0 + part * f64::from(holds);
-        let split = pitches.into_iter().filter(|pitch| pitch * size % 128 != 0).count();
+        let split = pitches.into_iter().filter(|pitch| pitch % (128 / size) != 0).count();
         let layout = slower(across[0], a_across) * slower(across[1], !b_transposed) * (1.0 + between * split as f64);
         let steps = up(k, step as i64) as f64 * layout;
         let stored = (size * rows.min(m) * cols.min(n)) as f64 / store;
         let alone = up(most, self.blocks) as f64 * (steps * self.step[0] + self.beside[0] + stored);
         let many = most as f64 * (steps * self.step[1] + self.beside[1]);
-        let bytes = (size * batches) as f64 * (m * k + n * k + m * n) as f64;
+        let [z, m, n, k] = [batches, m, n, k].map(|extent| extent as f64);
+        let bytes = size as f64 * z * (m * k + n * k + m * n);
         fixed + norm(&[alone, many, bytes / memory], POWER)
     }
 
-    /// Whether there is an instance for operands that are stored so, as the kernel's `where` says, and whether its rows are not mostly beyond
-    /// the matrix.
+    /// Whether there is an instance for operands that are stored so, as the kernel's `where` says.
     fn takes(&self, shape: &Shape) -> bool {
         let (rows, cols, ..) = self.tile;
         let [_, b_transposed] = shape.stored;
