@@ -290,7 +290,7 @@ fn packed_agrees(case: Case, lengths: &[[usize; 2]]) {
     packed_agrees_by(case, lengths, None);
 }
 
-/// The same by tiles of `rows` queries, or as many as a call takes.
+/// Packed sequences of so many queries and keys, on every device, by tiles of `rows` queries or, without it, by those that a call takes.
 fn packed_agrees_by(case: Case, lengths: &[[usize; 2]], rows: Option<usize>) {
     let Case { sizes: [_, h, hk, ..], head: [d, dv], causal, left, right, cap: soft_cap, .. } = case;
     let firsts = |of: usize| {

@@ -39,7 +39,7 @@ pub fn by_while(
     copy(&acc, c.at_mut([y * 64, 0]));
 }
 
-/// The same by a `for` that a `break` leaves, in which something is assigned before; each of several tiles of a block.
+/// `c[y] = a[y] b[at]^T`, where `at` is found by a `for` loop that assigns it and ends in a `break`; a persistent block has several tiles.
 #[tile_kernel(targets(sm_90a), require(T > 0))]
 pub fn by_break(
     a: &Tensor<f16, (M, K)>,

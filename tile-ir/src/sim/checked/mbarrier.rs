@@ -44,7 +44,8 @@ pub(super) struct Mbarrier {
     pub pushed: u32,
     /// Who has waited since the latest phase completed, for this phase or none.
     pub waits: Vec<Waited>,
-    /// Of those who waited for the phase before the latest one, those whose wait nothing orders before that completed.
+    /// Warps that waited for the last phase but one, where no arrival of the last phase was ordered behind their wait: that phase may have
+    /// completed before they looked.
     pub overtaken: Vec<Waited>,
 }
 

@@ -61,16 +61,16 @@ const fn paced(tile: Tile, blocks: i64, step: [f64; 2], beside: [f64; 2]) -> Pac
     Paced { tile, blocks, step, beside }
 }
 
-/// What launches have in common of 16 bits that TMA fetches.
+/// Constants of launches whose operands have 16 bits and are fetched by TMA.
 const OF_FETCHED: Kind =
     Kind { fixed: 2.198, memory: 3.91e+06, store: 1.291e+05, across: [0.00104, 0.0322], between: 0.268 };
-/// What launches have in common of f32, multiplied as it is.
+/// Constants of launches whose operands are f32 and multiplied as such.
 const OF_FULL: Kind =
     Kind { fixed: 1.547, memory: 1.809e+06, store: 1.305e+04, across: [0.0003, 0.000408], between: 0.00171 };
-/// What launches have in common of f32 that TMA fetches and `wgmma` multiplies as tf32.
+/// Constants of launches whose operands are f32, fetched by TMA and multiplied as tf32 by `wgmma`.
 const OF_TF32: Kind =
     Kind { fixed: 2.529, memory: 4.047e+06, store: 7.069e+04, across: [0.0655, 0.0286], between: 0.0231 };
-/// What launches have in common of f32 that every thread copies and `mma.sync` multiplies as tf32.
+/// Constants of launches whose operands are f32, copied by every thread and multiplied as tf32 by `mma.sync`.
 const OF_ANY_TF32: Kind =
     Kind { fixed: 1.517, memory: 2.555e+06, store: 6805.0, across: [0.101, 0.101], between: 0.00369 };
 
