@@ -71,6 +71,9 @@ impl<'p> Block<'p> {
             ParameterKind::Log | ParameterKind::LogFunction => None,
             // What is explained is a launch by itself.
             ParameterKind::Ahead(_) => Some(Known::Int(0)),
+            ParameterKind::Computed(place) => {
+                program.launch.computed.get(place as usize).and_then(|number| number.evaluate(shape)).map(Known::Int)
+            }
             ParameterKind::Dim(dim) => Some(Known::Int(shape.dim(dim))),
             ParameterKind::Stride(tensor, axis) => Some(Known::Int(shape.stride(tensor, axis))),
             ParameterKind::Scalar(param) => shape.given_scalar(param).map(|value| match p.ty {
@@ -139,6 +142,7 @@ impl<'p> Block<'p> {
             },
             ValueKind::Binary(op, a, b) => return self.binary(*op, *a, *b, thread),
             ValueKind::Divisor(a) => return self.value(*a, thread),
+            ValueKind::Quotient(x, d, _) => return self.binary(BinaryOp::Div, *x, *d, thread),
             ValueKind::Select(cond, a, b) | ValueKind::Choose(cond, a, b) => {
                 return self.value(if self.condition(*cond, thread)? { *a } else { *b }, thread);
             }

@@ -16,8 +16,11 @@ const LOW: i64 = 128;
 /// Twice as many clusters as any device holds at once.
 const MOST_CLUSTERS: i64 = 1 << 16;
 
+/// A divisor's reciprocal is this over it ([`ValueKind::Quotient`]).
+const RECIPROCAL: i64 = (1 << 31) - 1;
+
 /// A line of blocks that stands for a grid.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Raster {
     /// Cluster-tiles along x and y.
     wide: ValueId,
@@ -28,6 +31,8 @@ pub(super) struct Raster {
     cluster: [u32; 3],
     /// Rows of cluster-tiles in a group; none: row after row.
     panel: Option<ValueId>,
+    /// `wide` and `high` as the launcher's expressions, of a grid that it knows.
+    known: Option<[HostExpr; 2]>,
 }
 
 impl<'a> Lowering<'a> {
@@ -74,7 +79,21 @@ impl<'a> Lowering<'a> {
             }
         });
         self.check_raster(extents);
-        Raster { wide, high, total, cluster, panel }
+        let known = |axis: usize| match extents.get(axis) {
+            Some(extent) => self.host_along(axis, *extent),
+            None => Some(HostExpr::Int(1)),
+        };
+        let known = known(0).zip(known(1)).map(|(wide, high)| [wide, high]);
+        Raster { wide, high, total, cluster, panel, known }
+    }
+
+    /// The launcher's count of cluster-tiles along an axis.
+    fn host_along(&self, axis: usize, extent: ExprId) -> Option<HostExpr> {
+        let along = HostExpr::of(self.kernel, extent)?;
+        Some(match self.cluster().get(axis).filter(|by| **by > 1) {
+            Some(&by) => HostExpr::binary(BinaryOp::CeilDiv, along, HostExpr::Int(i64::from(by))),
+            None => along,
+        })
     }
 
     /// What the blocks compute of the grid stays below 2^31: the number of tiles and, of those that take tile after tile,
@@ -102,14 +121,48 @@ impl<'a> Lowering<'a> {
 
     /// The launcher's count of cluster-tiles.
     fn host_tiles(&self, extents: &[ExprId]) -> Option<HostExpr> {
-        let cluster = self.cluster();
-        extents.iter().enumerate().try_fold(HostExpr::Int(1), |tiles, (axis, &extent)| {
-            let mut along = HostExpr::of(self.kernel, extent)?;
-            if let Some(&by) = cluster.get(axis).filter(|by| **by > 1) {
-                along = HostExpr::binary(BinaryOp::CeilDiv, along, HostExpr::Int(i64::from(by)));
+        let along = extents.iter().enumerate().map(|(axis, &extent)| self.host_along(axis, extent));
+        along.into_iter().try_fold(HostExpr::Int(1), |tiles, along| Some(times(tiles, along?)))
+    }
+
+    /// A number that the launcher computes, as a parameter of this name.
+    fn computed(&mut self, name: &str, number: HostExpr) -> ValueId {
+        let place = self.program.launch.computed.iter().position(|known| *known == number);
+        let place = place.unwrap_or_else(|| {
+            self.program.launch.computed.push(number);
+            self.program.launch.computed.len() - 1
+        });
+        let kind = ParameterKind::Computed(place as u32);
+        if !self.program.params.iter().any(|p| p.kind == kind) {
+            self.parameter(name, ValueType::Index, kind);
+        }
+        self.param(kind)
+    }
+
+    /// The reciprocal of a number of at least 1 that the launcher knows.
+    fn reciprocal(&mut self, name: &str, of: HostExpr) -> ValueId {
+        let of = HostExpr::binary(BinaryOp::Max, of, HostExpr::Int(1));
+        self.computed(name, HostExpr::binary(BinaryOp::Div, HostExpr::Int(RECIPROCAL), of))
+    }
+
+    /// The quotient and the remainder of two indices by the reciprocal of the divisor.
+    fn divided(&mut self, name: &str, x: ValueId, d: ValueId, reciprocal: ValueId) -> [ValueId; 2] {
+        let quotient = self.push(ValueKind::Quotient(x, d, reciprocal), ValueType::Index);
+        let quotient = self.once(name, quotient);
+        [quotient, self.eval(x - quotient * d)]
+    }
+
+    /// The quotient and the remainder of two indices; `of`: the divisor, where the launcher knows it and the compiler does not. Where a tile
+    /// lies is what its first loads wait for (`docs/decisions/54-tiles-are-found-by-multiplications.md`).
+    fn divide(&mut self, name: &str, x: ValueId, d: ValueId, of: Option<HostExpr>) -> [ValueId; 2] {
+        let are_indices = [x, d].iter().all(|value| self.program.values[*value].ty == ValueType::Index);
+        match of.filter(|_| are_indices && self.program.values[d].kind.as_int().is_none()) {
+            None => [self.binary(BinaryOp::Div, x, d), self.binary(BinaryOp::Rem, x, d)],
+            Some(of) => {
+                let r = self.reciprocal(&format!("{name}_reciprocal"), of);
+                self.divided(name, x, d, r)
             }
-            Some(times(tiles, along))
-        })
+        }
     }
 
     /// Launches one block a tile, as a line.
@@ -158,20 +211,40 @@ impl<'a> Lowering<'a> {
         let plane = self.binary(BinaryOp::Mul, raster.wide, raster.high);
         let flat = matches!(self.program.values[raster.total].kind, ValueKind::Binary(BinaryOp::Mul, a, b)
             if a == raster.wide && b == raster.high);
+        let [wide, high] = raster.known.clone().map_or([None, None], |known| known.map(Some));
         let (z, t) = if flat {
             (self.int(0), t)
         } else {
-            (self.binary(BinaryOp::Div, t, plane), self.binary(BinaryOp::Rem, t, plane))
+            let tiles = wide.clone().zip(high.clone()).map(|(wide, high)| times(wide, high));
+            let [z, t] = self.divide("plane", t, plane, tiles);
+            (z, t)
         };
         let (x, y) = match raster.panel {
-            None => (self.binary(BinaryOp::Rem, t, raster.wide), self.binary(BinaryOp::Div, t, raster.wide)),
+            None => {
+                let [y, x] = self.divide("line", t, raster.wide, wide);
+                (x, y)
+            }
             Some(panel) => {
+                let height = self.program.values[panel].kind.as_int();
                 let group_tiles = self.eval(panel * raster.wide);
-                let group = self.once("group", t / group_tiles);
+                let tiles = height.zip(wide).map(|(rows, wide)| times(wide, HostExpr::Int(rows)));
+                let [group, within] = self.divide("group", t, group_tiles, tiles);
                 let first = self.eval(group * panel);
                 let rows = self.once("group_rows", Term::binary(BinaryOp::Min, panel, raster.high - first));
-                let within = self.once("in_group", t - group * group_tiles);
-                (self.binary(BinaryOp::Div, within, rows), self.binary(BinaryOp::Add, first, within % rows))
+                let within = self.once("in_group", within);
+                let [x, y] = match height.zip(high) {
+                    Some((1, _)) => [within, self.int(0)],
+                    // All groups have this many rows, but for the last one.
+                    Some((height, high)) => {
+                        let last = HostExpr::binary(BinaryOp::Rem, high, HostExpr::Int(height));
+                        let last = self.reciprocal("last_rows_reciprocal", last);
+                        let (full, is_full) = (self.int(RECIPROCAL / height), self.eval(rows.equals(panel)));
+                        let r = self.push(ValueKind::Select(is_full, full, last), ValueType::Index);
+                        self.divided("column", within, rows, r)
+                    }
+                    None => self.divide("column", within, rows, None),
+                };
+                (x, self.binary(BinaryOp::Add, first, y))
             }
         };
         let [cx, cy, cz] = raster.cluster;

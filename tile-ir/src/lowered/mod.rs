@@ -103,6 +103,7 @@ impl Program {
                 dependent: None,
                 class: Class::WIDEST,
                 checks: Vec::new(),
+                computed: Vec::new(),
             },
             tensor_maps: PrimaryMap::new(),
             shared: PrimaryMap::new(),
@@ -205,6 +206,8 @@ pub enum ParameterKind {
     /// Slots of a ring that a producer may fill before [`OpKind::Wait`], i32: this many where the launch may begin before
     /// the previous kernel is done, 0 where it may not.
     Ahead(u32),
+    /// A number that the launcher computes, i32: the one at this place in [`Launch::computed`].
+    Computed(u32),
     /// Where threads leave their messages: the device's log (8 bytes). Only where the program has any.
     Log,
     /// Which function of the log's the messages are of, u32.
@@ -283,6 +286,8 @@ pub struct Launch {
     pub class: Class,
     /// What must hold, in order of reporting.
     pub checks: Vec<Check>,
+    /// Numbers that the launcher computes for the blocks ([`ParameterKind::Computed`]), each from 0 to 2^31 - 1.
+    pub computed: Vec<HostExpr>,
 }
 
 impl Launch {

@@ -70,6 +70,10 @@ pub enum ValueKind {
     Cast(ValueId),
     /// A divisor of an index that may be 0, which is a mistake (TK0303): then 1.
     Divisor(ValueId),
+    /// `x / d` of two indices, rounded down, for `0 <= x` and `1 <= d`, by the third, `r = (2^31 - 1) / d`: a multiplication where a division
+    /// takes a thread some hundred cycles. `x r / 2^31` is the quotient or one less, since `2^31 - r d <= d` and so
+    /// `x / d - x r / 2^31 <= x / 2^31 < 1`.
+    Quotient(ValueId, ValueId, ValueId),
     /// A load of one element; 0 where the guard fails.
     Load(Memory),
     /// The thread's place beyond `threadIdx` and `blockIdx`.

@@ -20,7 +20,7 @@ impl ValueKind {
             }
             ValueKind::Binary(_, a, b) | ValueKind::Pack(_, a, b) => vec![*a, *b],
             ValueKind::Math(_, args) => args.clone(),
-            ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) => vec![*c, *a, *b],
+            ValueKind::Select(a, b, c) | ValueKind::Choose(a, b, c) | ValueKind::Quotient(a, b, c) => vec![*a, *b, *c],
             ValueKind::Load(memory) => memory.values().collect(),
         }
     }

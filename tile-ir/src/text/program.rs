@@ -77,6 +77,10 @@ impl ProgramPrinter<'_> {
                 ParameterKind::Log => "device log".to_owned(),
                 ParameterKind::LogFunction => "device log function".to_owned(),
                 ParameterKind::Ahead(slots) => format!("{slots} where it may begin early, else 0"),
+                ParameterKind::Computed(place) => match self.program.launch.computed.get(place as usize) {
+                    Some(number) => format!("computed {}", self.host(number)),
+                    None => format!("computed number {place}, which is none"),
+                },
             };
             self.lines.line(format!("{}: {} = {what}", self.parameter(position as u32), type_name(parameter.ty)));
         }

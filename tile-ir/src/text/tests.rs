@@ -75,6 +75,7 @@ fn program() -> Program {
             Parameter { name: "N".into(), ty: ValueType::Index, kind: ParameterKind::Dim(DimId::from_u32(0)) },
             Parameter { name: "x_pitch".into(), ty: ValueType::Index, kind: ParameterKind::Stride(tensor, 0) },
             Parameter { name: "alpha".into(), ty: ValueType::Element(Dtype::F32), kind: ParameterKind::Scalar(scalar) },
+            Parameter { name: "reciprocal".into(), ty: ValueType::Index, kind: ParameterKind::Computed(0) },
         ],
         tensors: vec![TensorInfo {
             param: tensor,
@@ -110,6 +111,7 @@ fn program() -> Program {
                     span,
                 },
             ],
+            computed: vec![HostExpr::binary(BinaryOp::Div, HostExpr::Int(99), HostExpr::Dim(DimId::from_u32(0)))],
         },
         shared_bytes: 256,
         ..Program::empty("", Target::Sm80)
@@ -152,6 +154,8 @@ fn program() -> Program {
     let difference = value(ValueKind::Binary(BinaryOp::Sub, loaded, minus), f32);
     let nested = value(ValueKind::Binary(BinaryOp::Sub, minus, difference), f32);
     let one = value(ValueKind::Int(1), ValueType::Element(Dtype::U32));
+    let reciprocal = value(ValueKind::Param(4), ValueType::Index);
+    let quotient = value(ValueKind::Quotient(tx, eight, reciprocal), ValueType::Index);
     let op = |kind| Op { kind, span };
     p.body = vec![
         op(OpKind::Let { reg: row, value: Some(start) }),
@@ -161,7 +165,7 @@ fn program() -> Program {
         op(OpKind::For {
             reg: i,
             start: zero,
-            end: eight,
+            end: quotient,
             step: eight,
             unroll: Unroll::By(2),
             body: vec![
@@ -194,6 +198,7 @@ fn a_program() {
                 N: index = dim N
                 x_pitch: index = stride of x on axis 0
                 alpha: f32 = argument 1
+                reciprocal: index = computed 99 / N
             tensors
                 x: mut f16 (N, 16) of argument 0
             launch
@@ -209,7 +214,7 @@ fn a_program() {
                 let mut acc: f32
                 local h: f16[8]
                 shared s
-                for mut i: index in 0..8 step 8 unroll by 2 {
+                for mut i: index in 0..quotient(thread.x, 8, reciprocal) step 8 unroll by 2 {
                     h[0; 8] = load x[row; 8] if thread.x < 8
                     acc = -0.5f32 - (f32((x[row] guarded by thread.x < 8)) - -0.5f32)
                 }
@@ -238,6 +243,7 @@ fn a_program_without_names() {
                 arg1: index = dim d0
                 arg2: index = stride of p0 on axis 0
                 arg3: f32 = argument 1
+                arg4: index = computed 99 / d0
             tensors
                 p0: mut f16 (d0, 16) of argument 0
             launch
@@ -253,7 +259,7 @@ fn a_program_without_names() {
                 let mut r1: f32
                 local l0: f16[8]
                 shared sh0
-                for mut r2: index in 0..8 step 8 unroll by 2 {
+                for mut r2: index in 0..quotient(thread.x, 8, arg4) step 8 unroll by 2 {
                     l0[0; 8] = load p0[r0; 8] if thread.x < 8
                     r1 = -0.5f32 - (f32((p0[r0] guarded by thread.x < 8)) - -0.5f32)
                 }

@@ -57,6 +57,7 @@ impl ProgramPrinter<'_> {
             ValueKind::Select(c, a, b) => Piece::atom(call("select", [c, a, b].map(|v| self.value(*v)))),
             ValueKind::Choose(c, a, b) => Piece::atom(call("choose", [c, a, b].map(|v| self.value(*v)))),
             ValueKind::Divisor(a) => Piece::atom(call("divisor", [self.value(*a)])),
+            ValueKind::Quotient(x, d, r) => Piece::atom(call("quotient", [x, d, r].map(|v| self.value(*v)))),
             ValueKind::Cast(a) => Piece::atom(call(type_name(value.ty), [self.value(*a)])),
             ValueKind::Load(memory) => {
                 let text = self.memory(memory, None);
@@ -115,6 +116,7 @@ pub(super) fn implied(program: &Program, kind: &ValueKind) -> Option<ValueType> 
         ValueKind::Math(MathFn::ToBits, _) => Some(ValueType::Element(Dtype::U32)),
         ValueKind::Math(_, args) => args.first().and_then(ty),
         ValueKind::Unary(_, a) | ValueKind::Binary(_, a, _) | ValueKind::Divisor(a) => ty(a),
+        ValueKind::Quotient(..) => Some(ValueType::Index),
         ValueKind::Select(_, a, _) | ValueKind::Choose(_, a, _) => ty(a),
         ValueKind::Load(memory) => program.dtype(memory.space).map(ValueType::Element),
         ValueKind::Pack(..) => Some(ValueType::Element(Dtype::U32)),

@@ -15,7 +15,7 @@ use std::convert::Infallible;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tile_ir::lowered::{ParameterKind, Program, TensorMap};
+use tile_ir::lowered::{HostExpr, ParameterKind, Program, TensorMap};
 
 /// Addresses, the end excluded.
 pub(crate) type Range = (u64, u64);
@@ -111,7 +111,7 @@ absent! {
     }
 
     /// A kernel's machine code on a device.
-    Function { device: &'static CudaDevice, parameters: Vec<ParameterKind>, maps: Vec<TensorMap> } {}
+    Function { device: &'static CudaDevice, parameters: Vec<ParameterKind>, computed: Vec<HostExpr>, maps: Vec<TensorMap> } {}
 
     /// The tensor maps of a launch.
     Maps {} {

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 use tile_ir::emit::cuda::symbol;
 use tile_ir::ir::{EntityRef, Trigger};
-use tile_ir::lowered::{ParameterKind, Program, TensorMap};
+use tile_ir::lowered::{HostExpr, ParameterKind, Program, TensorMap};
 
 /// Most parameters of the C function: their values live on the stack during a launch.
 const MAX_PARAMETERS: usize = 96;
@@ -28,6 +28,8 @@ pub(crate) struct Function {
     cluster: u32,
     /// Its C parameters, in order.
     pub parameters: Vec<ParameterKind>,
+    /// The numbers that the launcher computes for some of them.
+    pub computed: Vec<HostExpr>,
     /// How TMA sees its tensors.
     pub maps: Vec<TensorMap>,
     /// Whether it may be launched before the previous kernel is done, and when it lets the next one start.
@@ -83,6 +85,7 @@ impl Function {
             threads,
             cluster,
             parameters: program.params.iter().map(|p| p.kind).collect(),
+            computed: program.launch.computed.clone(),
             maps: program.tensor_maps.values().cloned().collect(),
             dependent: program.launch.dependent,
         };

@@ -23,7 +23,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tile_ir::ir::{EntityRef, Instance, ParamId};
-use tile_ir::lowered::{HostValues, ParameterKind};
+use tile_ir::lowered::{HostExpr, HostValues, ParameterKind};
 use tile_ir::sim::checked::CheckedOptions;
 use tile_ir::sim::fast::FastOptions;
 use tile_ir::sim::{self, SimError, Stop};
@@ -376,7 +376,7 @@ fn run_with(
             held.keep(|| prepared.share());
             // A report of a fault looks at the streams of the table.
             cuda.stream(0).filter(|_| slot.is_foreign()).unwrap_or(slot).remember(prepared.definition, at);
-            let bits = function.parameters.iter().map(|kind| bits(&values, *kind));
+            let bits = function.parameters.iter().map(|kind| bits(&values, &function.computed, *kind));
             let (written, independent) = (prepared.plan.written(args), prepared.plan.independent(args));
             function
                 .launch(slot, grid, (bits, maps.as_slice()), written, early.then_some(independent))
@@ -448,10 +448,14 @@ impl Shared {
 
 /// A parameter as the driver takes it: as many bytes as it has, from the low end (the host is little-endian).
 #[inline]
-pub(super) fn bits(values: &Values<'_>, kind: ParameterKind) -> u64 {
+pub(super) fn bits(values: &Values<'_>, computed: &[HostExpr], kind: ParameterKind) -> u64 {
     match kind {
         ParameterKind::Pointer(param) => values.address(param),
         ParameterKind::Dim(dim) => values.dim(dim) as u64,
+        // It has a value where the checks of the launch hold, which come before.
+        ParameterKind::Computed(place) => {
+            computed.get(place as usize).and_then(|number| number.evaluate(values)).unwrap_or(0) as u64
+        }
         ParameterKind::Stride(param, axis) => values.stride(param, axis) as u64,
         ParameterKind::Scalar(param) => match values.args.get(param.index()) {
             Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Index(value) })) => *value as u64,

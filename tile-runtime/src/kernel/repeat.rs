@@ -75,7 +75,8 @@ pub fn prepare_launch<const N: usize>(
         Code::Cuda { function } => {
             let maps =
                 Maps::new(function.device, &function.maps, &values).map_err(|error| failed(Problem::Driver(error)))?;
-            (function.parameters.iter().map(|kind| bits(&values, *kind)).collect(), maps.as_slice().to_vec())
+            let bits = function.parameters.iter().map(|kind| bits(&values, &function.computed, *kind));
+            (bits.collect(), maps.as_slice().to_vec())
         }
         Code::Fast { .. } | Code::Checked => (Vec::new(), Vec::new()),
     };

@@ -184,7 +184,11 @@ fn parameter(program: &Program, Parameter { name, ty, kind }: &Parameter) -> Str
         ParameterKind::TensorMap(map) => {
             format!("const __grid_constant__ TensorMap {}", program.tensor_maps[map].name)
         }
-        ParameterKind::Dim(_) | ParameterKind::Stride(..) | ParameterKind::Ahead(_) | ParameterKind::Scalar(_) => {
+        ParameterKind::Dim(_)
+        | ParameterKind::Stride(..)
+        | ParameterKind::Ahead(_)
+        | ParameterKind::Computed(_)
+        | ParameterKind::Scalar(_) => {
             format!("const {} {name}", type_name(*ty))
         }
         ParameterKind::Log => format!("unsigned* const {name}"),

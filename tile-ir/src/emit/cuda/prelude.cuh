@@ -204,6 +204,8 @@ TILE_INLINE float fast_recip(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;
 struct __align__(64) TensorMap { unsigned long long opaque[16]; };
 //@ shared_at
 template <class T> TILE_INLINE unsigned shared_at(const T* array, int index) { return (unsigned)__cvta_generic_to_shared(array) + (unsigned)index * (unsigned)sizeof(T); }
+//@ tile_quotient
+TILE_INLINE int tile_quotient(int x, int d, int reciprocal) { const int least = (int)((long long)x * reciprocal >> 31); return least + (x - least * d >= d); }
 //@ tile_descriptor
 template <class T> TILE_INLINE long long tile_descriptor(const T* array, unsigned long long bits) { return (long long)(bits | (unsigned long long)(((unsigned)__cvta_generic_to_shared(array) & 0x3FFFFu) >> 4)); }
 //@ tile_elected

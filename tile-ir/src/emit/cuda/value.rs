@@ -29,6 +29,10 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
         }
         ValueKind::Cast(x) => cast(program, *x, node.ty),
         ValueKind::Divisor(x) => format!("tile_divisor({})", value(program, *x)),
+        ValueKind::Quotient(x, d, r) => {
+            let [x, d, r] = [x, d, r].map(|operand| value(program, *operand));
+            format!("tile_quotient({x}, {d}, {r})")
+        }
         ValueKind::Load(memory) => load(program, memory, node.ty),
         ValueKind::Special(special) => match special {
             Special::Warp => "tile_warp".into(),
@@ -136,7 +140,7 @@ fn binding(program: &Program, id: ValueId) -> u8 {
             if call { ATOM } else { level(*op) }
         }
         ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Reg(_) | ValueKind::Math(..) => ATOM,
-        ValueKind::Divisor(_) | ValueKind::Load(_) | ValueKind::Special(_) => ATOM,
+        ValueKind::Divisor(_) | ValueKind::Quotient(..) | ValueKind::Load(_) | ValueKind::Special(_) => ATOM,
         ValueKind::Pack(..) | ValueKind::Unpack(..) | ValueKind::Descriptor { .. } => ATOM,
     }
 }

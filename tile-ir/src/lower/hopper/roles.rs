@@ -128,6 +128,7 @@ impl<'a> Lowering<'a> {
         }
         let produces = self.produces(plan.split, warp);
         self.either(produces, |l| l.producer(&roles, warp), |l| l.consumers(roles.clone(), warp));
+        self.prefetch_stored();
         if self.program.launch.min_blocks.is_none() {
             self.program.launch.min_blocks = Some(self.blocks_that_fit(plan.enough_registers()));
         }
@@ -216,6 +217,18 @@ impl<'a> Lowering<'a> {
         single.for_each(|slot| self.init_slot(&slot, 0, (1, roles.plan.readers())));
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
+    }
+
+    /// Fetches the maps that tiles are stored by where those of the loads are: a first store would wait for its map.
+    fn prefetch_stored(&mut self) {
+        let span = self.span;
+        let stored = self.program.tensor_maps.iter().filter(|(_, map)| map.stores);
+        let stored: Vec<Op> = stored.map(|(map, _)| Op { kind: OpKind::PrefetchMap { map }, span }).collect();
+        visit::each_list_mut(&mut self.out.ops, &mut |ops| {
+            if let Some(last) = ops.iter().rposition(|op| matches!(op.kind, OpKind::PrefetchMap { .. })) {
+                ops.splice(last + 1..last + 1, stored.iter().cloned());
+            }
+        });
     }
 
     /// Declares where a partition is in every channel.

@@ -159,7 +159,7 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
             check_scalar(&parameter.name, args.get(param.index()), ty)?;
         }
     }
-    launch.params = program.params.iter().map(|p| parameter(&values, p)).collect::<Result<_, _>>()?;
+    launch.params = program.params.iter().map(|p| parameter(&values, program, p)).collect::<Result<_, _>>()?;
     let tiles = program.tiles.iter().map(|tile| tile.extent.evaluate(&values));
     let tiles: Option<_> = tiles.collect();
     launch.tiles = tiles.ok_or_else(|| SimError::Malformed("the author's grid has no value".into()))?;
@@ -278,7 +278,11 @@ fn is_written(program: &Program, param: ParamId) -> bool {
     accesses.any(|(space, access)| space == Space::Global(param) && access != AccessMode::Read)
 }
 
-fn parameter(values: &Values<'_>, parameter: &crate::lowered::Parameter) -> Result<i64, SimError> {
+fn parameter(
+    values: &Values<'_>,
+    program: &Program,
+    parameter: &crate::lowered::Parameter,
+) -> Result<i64, SimError> {
     let missing = || SimError::Malformed(format!("parameter `{}` has no value", parameter.name));
     Ok(match parameter.kind {
         // Allocations are aligned to 256 bytes; only the remainder of an address can matter.
@@ -291,6 +295,10 @@ fn parameter(values: &Values<'_>, parameter: &crate::lowered::Parameter) -> Resu
         ParameterKind::Log | ParameterKind::LogFunction => 0,
         // Early: what is wrong before the wait is wrong then.
         ParameterKind::Ahead(slots) => i64::from(slots),
+        ParameterKind::Computed(place) => {
+            let number = program.launch.computed.get(place as usize).and_then(|number| number.evaluate(values));
+            number.filter(|number| i32::try_from(*number).is_ok()).ok_or_else(missing)?
+        }
         ParameterKind::Dim(dim) => values.dims.get(dim.index()).copied().flatten().ok_or_else(missing)?,
         ParameterKind::Stride(param, axis) => match values.args.get(param.index()) {
             Some(Argument::Tensor(t)) => *t.strides.get(axis as usize).ok_or_else(missing)?,

@@ -177,6 +177,11 @@ impl Run<'_> {
                 let divisor = self.index(*x)?;
                 Ok(Datum::Index(if divisor == 0 { 1 } else { divisor }))
             }
+            ValueKind::Quotient(x, d, r) => {
+                let [x, d, r] = [self.index(*x)?, self.index(*d)?, self.index(*r)?];
+                let least = x * r >> 31;
+                index(i128::from(least + i64::from(x - least * d >= d)))
+            }
             ValueKind::Cast(x) => {
                 let x = self.value(*x)?;
                 held_in(value.ty, x)

@@ -124,6 +124,10 @@ impl Compiler<'_> {
                 // Computed where they are used.
                 ValueKind::Reg(_) | ValueKind::Load(_) | ValueKind::Unary(..) | ValueKind::Binary(..) => continue,
                 ValueKind::Math(..) | ValueKind::Select(..) | ValueKind::Choose(..) | ValueKind::Cast(_) => continue,
+                ValueKind::Quotient(..) => {
+                    self.preset(Preset::Constant(31));
+                    continue;
+                }
                 ValueKind::Divisor(_) | ValueKind::Pack(..) | ValueKind::Unpack(..) => continue,
             };
             let slot = self.preset(preset);

@@ -46,6 +46,7 @@ impl Compiler<'_> {
             ValueKind::Choose(cond, a, b) => self.choose(id, [*cond, *a, *b], dst),
             ValueKind::Cast(a) => self.cast(id, *a, dst),
             ValueKind::Divisor(a) => self.divisor(id, *a, dst),
+            ValueKind::Quotient(x, d, r) => self.quotient(id, [*x, *d, *r], dst),
             ValueKind::Load(memory) => self.load(id, memory, dst),
             // The others are presets.
             ValueKind::Special(_) => {
@@ -155,6 +156,21 @@ impl Compiler<'_> {
     fn divisor(&mut self, id: ValueId, a: ValueId, dst: Slot) -> Result<(), SimError> {
         let src = self.value(a)?;
         self.emit(Instr::Copy { dst, src }, self.program.values[id].span);
+        Ok(())
+    }
+
+    /// The steps that the emitted code takes, so that a wrong reciprocal gives a wrong quotient.
+    fn quotient(&mut self, id: ValueId, [x, d, r]: [ValueId; 3], dst: Slot) -> Result<(), SimError> {
+        let span = self.program.values[id].span;
+        let (x, d, r) = (self.value(x)?, self.value(d)?, self.value(r)?);
+        let (bits, rest) = (self.constant(31), self.temp());
+        let index = |op, wide, dst, a, b| Instr::IndexBinary { op, wide, quiet: false, dst, a, b };
+        self.emit(index(BinaryOp::Mul, true, rest, x, r), span);
+        self.emit(index(BinaryOp::Shr, true, dst, rest, bits), span);
+        self.emit(index(BinaryOp::Mul, false, rest, dst, d), span);
+        self.emit(index(BinaryOp::Sub, false, rest, x, rest), span);
+        self.emit(Instr::IndexCompare { op: BinaryOp::Ge, dst: rest, a: rest, b: d }, span);
+        self.emit(index(BinaryOp::Add, false, dst, dst, rest), span);
         Ok(())
     }
 
@@ -383,7 +399,7 @@ impl Compiler<'_> {
             Some(ValueKind::Math(_, args)) => args.iter().any(|a| self.has_load(*a)),
             Some(ValueKind::Pack(_, a, b)) => self.has_load(*a) || self.has_load(*b),
             Some(ValueKind::Unpack(_, a, _)) => self.has_load(*a),
-            Some(ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b)) => {
+            Some(ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) | ValueKind::Quotient(c, a, b)) => {
                 self.has_load(*c) || self.has_load(*a) || self.has_load(*b)
             }
             _ => false,

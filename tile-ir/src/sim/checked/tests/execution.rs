@@ -128,6 +128,33 @@ fn gemv_without_its_row_guard_is_found() {
     );
 }
 
+/// `x / d` by a multiplication is exact for every index and every divisor, also where the first estimate is one less.
+#[test]
+fn quotients_by_reciprocals_are_exact() {
+    const MOST: i64 = i32::MAX as i64;
+    for d in [1, 2, 3, 5, 7, 8, 24, 1000, 46_341, 65_535, 65_536, 1 << 30, MOST - 1, MOST] {
+        let near = |x: i64| [x - 1, x, x + 1];
+        let all = [0, d, 2 * d, 3 * d, MOST / d * d, MOST / 2 / d * d, MOST].into_iter().flat_map(near);
+        let xs: Vec<i32> = all.filter(|x| (0..=MOST).contains(x)).map(|x| x as i32).collect();
+        let mut b = Build::threads(xs.len() as u32);
+        let x = b.tensor("x", Dtype::I32, 1, false);
+        let y = b.tensor("y", Dtype::I32, 1, true);
+        let thread = b.tx();
+        let loaded = b.load(x, thread);
+        let loaded = b.cast(loaded, ValueType::Index);
+        let (divisor, reciprocal) = (b.int(d), b.int(MOST / d));
+        let quotient = b.value(ValueKind::Quotient(loaded, divisor, reciprocal), ValueType::Index);
+        let quotient = b.cast(quotient, ValueType::Element(Dtype::I32));
+        b.store(y, thread, quotient);
+        let count = [xs.len() as i64];
+        let (_, args) = clean(&b.finish(), &|| vec![ints(&count, |i| xs[i]), ints(&count, |_| -1)]);
+        let found = bytes(&args[1]);
+        let found: Vec<i32> = found.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let wanted: Vec<i32> = xs.iter().map(|x| x / d as i32).collect();
+        assert_eq!(found, wanted, "{xs:?} over {d}");
+    }
+}
+
 #[test]
 fn gemv_of_a_quarter_million_elements_is_quick() {
     let start = std::time::Instant::now();

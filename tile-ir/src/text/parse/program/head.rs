@@ -135,6 +135,10 @@ impl<'t> Parser<'t> {
                 ParameterKind::Dim(p.known("dim", |names| &names.dims)?)
             } else if p.cursor.is_word("argument") {
                 ParameterKind::Scalar(p.argument()?)
+            } else if p.cursor.eat_word("computed") {
+                let number = p.host()?;
+                p.program.launch.computed.push(number);
+                ParameterKind::Computed(p.program.launch.computed.len() as u32 - 1)
             } else if p.cursor.eat_words(&["device", "log", "function"]) {
                 ParameterKind::LogFunction
             } else if p.cursor.eat_words(&["device", "log"]) {

@@ -262,6 +262,10 @@ impl<'t> Parser<'t> {
                 let kind = if name == "select" { ValueKind::Select(c, a, b) } else { ValueKind::Choose(c, a, b) };
                 self.made(place, kind, &all)
             }
+            "quotient" => {
+                let all @ [x, d, r] = self.arguments(name)?;
+                self.made(place, ValueKind::Quotient(x, d, r), &all)
+            }
             "divisor" => {
                 let [a] = self.arguments(name)?;
                 self.made(place, ValueKind::Divisor(a), &[a])
