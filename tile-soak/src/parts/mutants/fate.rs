@@ -229,7 +229,7 @@ mod tests {
     fn what_the_last_block_adds_of_its_own_depends_on_the_order_of_blocks() {
         let counted = |from, to| became("tests/cluster_reduce.rs::counted", from, to);
         // `part` is another number in each of the blocks that may come last; `s` counts the same parts in all of them.
-        let by_part = counted("held.at([s, by * 64, bx * 64])", "held.at([s, part * 64, bx * 64])");
+        let by_part = counted("held.at([s, by * 64, bx * 64])", "held.at([part, by * 64, bx * 64])");
         assert_eq!(by_part.fate, Fate::Order, "{}", by_part.said);
         let by_none = counted("+= other[[i, j]]", "+= other[[i, j]] + 1.0");
         assert_eq!(by_none.fate, Fate::Different, "{}", by_none.said);
