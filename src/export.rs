@@ -180,7 +180,9 @@ fn record(kernel: &str, program: &Program, cubin: &str, [n, k, rows]: [i64; 3], 
             ParameterKind::Scalar(_) if p.name == "rows" => json!({ "i32": rows }),
             ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),
             ParameterKind::Ahead(slots) => json!({ "ahead": slots }),
-            ParameterKind::Computed(place) => json!({ "i32": program.launch.computed[place as usize].evaluate(&values) }),
+            ParameterKind::Computed(place) => {
+                json!({ "i32": program.launch.computed[place as usize].evaluate(&values) })
+            }
             // The exported kernels say nothing.
             ParameterKind::Log | ParameterKind::LogFunction => json!(null),
         })

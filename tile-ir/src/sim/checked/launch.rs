@@ -278,11 +278,7 @@ fn is_written(program: &Program, param: ParamId) -> bool {
     accesses.any(|(space, access)| space == Space::Global(param) && access != AccessMode::Read)
 }
 
-fn parameter(
-    values: &Values<'_>,
-    program: &Program,
-    parameter: &crate::lowered::Parameter,
-) -> Result<i64, SimError> {
+fn parameter(values: &Values<'_>, program: &Program, parameter: &crate::lowered::Parameter) -> Result<i64, SimError> {
     let missing = || SimError::Malformed(format!("parameter `{}` has no value", parameter.name));
     Ok(match parameter.kind {
         // Allocations are aligned to 256 bytes; only the remainder of an address can matter.
