@@ -208,6 +208,7 @@ fn a_counter_that_was_not_zero_is_noticed() {
 #[test]
 fn planted_mistakes_are_noticed() {
     let program = lowered(stairs::definition());
+    println!("{program}");
     let shows = |wrong: &Program| {
         [(1, 1), (2, 2), (7, 2), (3, 1), (5, 1), (11, 2)].into_iter().any(|(tiles, blocks)| {
             let options = |seed| CheckedOptions { step_limit: 400_000, ..options(seed, blocks) };
@@ -220,7 +221,10 @@ fn planted_mistakes_are_noticed() {
         let wrong = planted(&program, &mistake);
         let way = match () {
             () if verify(&wrong, Effort::Test).is_err() => 0,
-            () if shows(&wrong) => 1,
+            () if shows(&wrong) => {
+                println!("by a launch: {mistake}");
+                1
+            }
             () => {
                 unnoticed.push(mistake.to_string());
                 2

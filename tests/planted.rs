@@ -1,8 +1,9 @@
 //! Mistakes planted in lowered programs, drawn by a seed: those of the protocol (arrivals, bytes, parities, slots, fences, commits, waits, early
 //! use) are found by `verify::program` alone; of coordinates and guards the checked simulator says so, or the result is another.
 //!
-//! `PLANTED` says how many are drawn, `PLANTED_SEED` from which seed, `PLANTED_ONLY` from programs whose name contains what, and
-//! `PLANTED_WRITE` a folder that gets the right and the wrong program of each that goes unnoticed, as text.
+//! `PLANTED` says how many are drawn, `PLANTED_SEED` from which seed, `PLANTED_ONLY` from programs whose name contains what,
+//! `PLANTED_FAMILIES` of which families (`Loop,Leader`), and `PLANTED_WRITE` a folder that gets the right and the wrong program of each that
+//! goes unnoticed, as text.
 
 #[path = "nvrtc/kernels.rs"]
 #[allow(dead_code)] // how they are compiled is for tests/nvrtc
@@ -228,9 +229,9 @@ impl Launch {
     }
 }
 
-/// Mistakes that change nothing but what comes after what: an execution that orders every two accesses that conflict does what the right
-/// program does.
-const ORDERS: [&str; 10] = [
+/// Mistakes that change nothing but what comes after what, or which of several threads or blocks does something: an execution that orders
+/// every two accesses that conflict does what the right program does.
+const ORDERS: [&str; 12] = [
     "`fence proxy async` is left out",
     "`arrive and expect` is counted by the next stage",
     "`barrier` is left out",
@@ -241,6 +242,8 @@ const ORDERS: [&str; 10] = [
     "a copy is waited for after the barrier",
     "a stage is used before the wait for it",
     "the stage before is waited for",
+    "another warp does what one is to do",
+    "an arrival goes to the next block",
 ];
 
 /// Lengths of loops that are executed to see whether the order is kept: of one iteration, of less than a ring's stages, of several rounds.
@@ -352,8 +355,10 @@ fn judge(program: &Program, mistakes: &[&Mistake]) -> Vec<Verdict> {
     }
     let open = |which: &usize| verdicts[*which].is_none();
     let is_reached = |which: usize| {
-        let begins_again = mistakes[which].text.starts_with("a ring begins again");
-        reached[2 * which + usize::from(begins_again)]
+        // A ring that begins again, or a loop that has a step to leave out.
+        let is_inside = ["a ring begins again", "a loop of one side ends"];
+        let is_inside = is_inside.iter().any(|text| mistakes[which].text.starts_with(text));
+        reached[2 * which + usize::from(is_inside)]
     };
     let is_of_order = |which: &usize| ORDERS.contains(&mistakes[*which].text.as_str()) && is_reached(*which);
     let orders: Vec<_> = (0..wrong.len()).filter(open).filter(is_of_order).map(|w| (w, &wrong[w])).collect();
@@ -388,9 +393,12 @@ fn write(folder: &Path, number: usize, right: &Program, mistake: &Mistake) {
 fn planted_mistakes_are_found() {
     let (count, seed) = (setting("PLANTED", 40), setting("PLANTED_SEED", 1));
     let programs = programs();
+    let families = std::env::var("PLANTED_FAMILIES").unwrap_or_default();
+    let is_wanted =
+        |family: Family| families.is_empty() || families.split(',').any(|name| name == format!("{family:?}"));
     let mut by_family: BTreeMap<Family, Vec<(usize, Mistake)>> = BTreeMap::new();
     for (which, program) in programs.iter().enumerate() {
-        for mistake in mistakes(program) {
+        for mistake in mistakes(program).into_iter().filter(|mistake| is_wanted(mistake.family)) {
             by_family.entry(mistake.family).or_default().push((which, mistake));
         }
     }

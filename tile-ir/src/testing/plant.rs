@@ -3,11 +3,19 @@
 //! A mistake is one operation left out, moved or changed. Which there are is read off the program, so every program has its
 //! own; a seed draws among them.
 
+mod clusters;
+mod leaders;
+mod sides;
+#[cfg(test)]
+mod tests;
+
+use self::clusters::To;
+use self::leaders::Who;
 use super::alike::is_alike;
 use super::commits::commits_nothing;
 use super::fences::shows_nothing;
-use crate::ir::{AccessMode, ShuffleKind, SpanId};
-use crate::lowered::visit::any;
+use crate::ir::{AccessMode, BinaryOp, ShuffleKind, SpanId};
+use crate::lowered::visit::{any, count};
 use crate::lowered::*;
 use std::fmt;
 
@@ -30,6 +38,12 @@ pub enum Family {
     Wait,
     /// Something released, or used, before its time.
     Early,
+    /// How often a producer's or a consumer's loop goes round.
+    Loop,
+    /// Which thread or warp does what one is to do.
+    Leader,
+    /// Which block of a cluster.
+    Cluster,
     /// Where in a tensor or in an array.
     Coordinate,
     /// Guards.
@@ -77,6 +91,12 @@ enum Change {
     Unguard,
     /// What is added to a tensor replaces what is there.
     Replace,
+    /// A loop goes so many steps further.
+    Steps(i64),
+    /// A part of a condition holds for others.
+    Who(usize, Who),
+    /// It goes to another block of the cluster.
+    Block(To),
 }
 
 /// A number of an operation.
@@ -110,11 +130,19 @@ fn list(program: &Program, ops: &[Op], in_loop: bool, number: &mut usize, all: &
     for (at, op) in ops.iter().enumerate() {
         let here = *number;
         *number += 1;
-        // Nobody waits for what is released after the last loop: without it the program is the same.
-        let releases = |kind: &OpKind| matches!(kind, OpKind::BarrierArrive { .. } | OpKind::WgmmaWait { .. });
-        let is_last = |kind: &OpKind| !in_loop && releases(kind);
+        // Nobody waits for what is released after the last loop, in this block: without it the program is the same.
+        let releases =
+            |kind: &OpKind| matches!(kind, OpKind::BarrierArrive { cta: None, .. } | OpKind::WgmmaWait { .. });
+        let releases_inside = |kind: &OpKind| {
+            let shared = |body| count(body, &|kind| shares(program, kind)) > count(body, &releases);
+            matches!(kind, OpKind::If { .. }) && !kind.bodies().into_iter().any(shared)
+        };
+        let is_last = |kind: &OpKind| !in_loop && (releases(kind) || releases_inside(kind));
         // Outside of loops a ring does not come to its end, or nobody uses it afterwards.
-        let once = |change: Change| !in_loop && matches!(change, Change::Add(Number::Stages, _));
+        // A block that does not send its last release to another need not be waited for by that one.
+        let once = |change: Change| {
+            !in_loop && matches!(change, Change::Add(Number::Stages, _) | Change::Block(To::Own))
+        };
         let mut plant = |family, change, text: &str| {
             if once(change) {
                 return;
@@ -257,7 +285,7 @@ fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &
     if let OpKind::If { cond, then, .. } = kind {
         let zero = |id| literal(program, id) == Some(0);
         let resets = then.iter().any(|op| matches!(op.kind, OpKind::Set { value, .. } if zero(value)));
-        if let Some(ValueKind::Binary(crate::ir::BinaryOp::Eq, a, b)) = program.values.get(*cond).map(|v| &v.kind)
+        if let Some(ValueKind::Binary(BinaryOp::Eq, a, b)) = program.values.get(*cond).map(|v| &v.kind)
             && resets
             && matches!(program.values.get(*a).map(|v| &v.kind), Some(ValueKind::Reg(_)))
             && literal(program, *b).is_some_and(|stages| stages > 1)
@@ -265,6 +293,18 @@ fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &
             plant(Family::Slot, Add(Number::Stages, 1), "a ring begins again a stage late");
             plant(Family::Slot, Add(Number::Stages, -1), "a ring begins again a stage early");
         }
+    }
+    if let OpKind::For { body, .. } = kind
+        && sides::is_of_one_side(program, body)
+    {
+        plant(Family::Loop, Change::Steps(1), "a loop of one side goes a step too far");
+        plant(Family::Loop, Change::Steps(-1), "a loop of one side ends a step early");
+    }
+    for (family, (part, who), text) in leaders::leaders(program, kind) {
+        plant(family, Change::Who(part, who), text);
+    }
+    for (family, to, text) in clusters::blocks(program, kind) {
+        plant(family, Change::Block(to), text);
     }
     if let OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } = kind
         && matches!(memory.space, Space::Global(_))
@@ -420,6 +460,19 @@ fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &m
                 }
                 Change::Unguard => ops[at].kind.memories_mut().into_iter().for_each(|memory| memory.guard = None),
                 Change::Add(which, more) => add(program, &mut ops[at].kind, which, more),
+                Change::Steps(steps) => {
+                    if let OpKind::For { end, step, .. } = &mut ops[at].kind {
+                        let steps = int(program, *step, steps);
+                        let further = binary(program, BinaryOp::Mul, *step, steps);
+                        *end = binary(program, BinaryOp::Add, *end, further);
+                    }
+                }
+                Change::Who(part, who) => {
+                    if let OpKind::If { cond, .. } = &mut ops[at].kind {
+                        *cond = leaders::changed(program, *cond, (part, who));
+                    }
+                }
+                Change::Block(to) => clusters::change(program, &mut ops[at].kind, to),
             }
             return true;
         }
@@ -432,19 +485,29 @@ fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &m
     false
 }
 
+/// A number of another value's type, where that one is.
+fn int(program: &mut Program, like: ValueId, number: i64) -> ValueId {
+    let Value { ty, span, .. } = program.values[like];
+    program.values.push(Value { kind: ValueKind::Int(number), ty, span })
+}
+
+/// A value of two others of the first one's type.
+fn binary(program: &mut Program, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
+    let Value { ty, span, .. } = program.values[a];
+    program.values.push(Value { kind: ValueKind::Binary(op, a, b), ty, span })
+}
+
 /// A value and so much more.
 fn more(program: &mut Program, id: ValueId, more: i64) -> ValueId {
-    let Value { ty, span, .. } = program.values[id];
-    let more = program.values.push(Value { kind: ValueKind::Int(more), ty, span });
-    program.values.push(Value { kind: ValueKind::Binary(crate::ir::BinaryOp::Add, id, more), ty, span })
+    let more = int(program, id, more);
+    binary(program, BinaryOp::Add, id, more)
 }
 
 /// The next or another of a ring's mbarriers, or the other parity.
 fn next(program: &mut Program, id: ValueId, by: i64, of: u32) -> ValueId {
-    let Value { ty, span, .. } = program.values[id];
     let sum = more(program, id, by.rem_euclid(i64::from(of)));
-    let of = program.values.push(Value { kind: ValueKind::Int(i64::from(of)), ty, span });
-    program.values.push(Value { kind: ValueKind::Binary(crate::ir::BinaryOp::Rem, sum, of), ty, span })
+    let of = int(program, id, of.into());
+    binary(program, BinaryOp::Rem, sum, of)
 }
 
 fn add(program: &mut Program, kind: &mut OpKind, which: Number, by: i64) {
