@@ -208,7 +208,7 @@ fn a_counter_that_was_not_zero_is_noticed() {
 #[test]
 fn planted_mistakes_are_noticed() {
     let program = lowered(stairs::definition());
-    println!("{program}");
+    println!("{:#?}", verify(&program, Effort::Test));
     let shows = |wrong: &Program| {
         [(1, 1), (2, 2), (7, 2), (3, 1), (5, 1), (11, 2)].into_iter().any(|(tiles, blocks)| {
             let options = |seed| CheckedOptions { step_limit: 400_000, ..options(seed, blocks) };

@@ -140,9 +140,8 @@ fn list(program: &Program, ops: &[Op], in_loop: bool, number: &mut usize, all: &
         let is_last = |kind: &OpKind| !in_loop && (releases(kind) || releases_inside(kind));
         // Outside of loops a ring does not come to its end, or nobody uses it afterwards.
         // A block that does not send its last release to another need not be waited for by that one.
-        let once = |change: Change| {
-            !in_loop && matches!(change, Change::Add(Number::Stages, _) | Change::Block(To::Own))
-        };
+        let once =
+            |change: Change| !in_loop && matches!(change, Change::Add(Number::Stages, _) | Change::Block(To::Own));
         let mut plant = |family, change, text: &str| {
             if once(change) {
                 return;

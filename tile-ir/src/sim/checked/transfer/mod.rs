@@ -157,7 +157,8 @@ impl Machine<'_> {
                         self.barrier_misuse(who, span, lane, barrier, text);
                         continue;
                     }
-                    cluster.blocks[rank as usize].shared.barriers[barrier as usize].loaded = Some((phase + 1, who, span));
+                    cluster.blocks[rank as usize].shared.barriers[barrier as usize].loaded =
+                        Some((phase + 1, who, span));
                     let stamp = self.load_stamp(first + rank, barrier, phase, sites[1]);
                     self.record_shared(cluster, rank, &places, stamp, (issuer, &seen), (who, lane, sites[1]));
                     let stamp = Access { site: sites[0] as u16, ..stamp };
