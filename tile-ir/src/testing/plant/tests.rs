@@ -47,6 +47,20 @@ fn found(program: &Program, family: Family) -> Vec<(String, Option<String>)> {
     of_family.map(found).collect()
 }
 
+/// What breaks a rule of mbarriers is found before a compilation too: no kernel's author can have caused it. Made twice, an mbarrier is as it was, and
+/// nobody waits for ever.
+#[test]
+fn misuse_of_an_mbarrier_is_found_before_a_compilation() {
+    let program = program(MULTICAST);
+    verify(&program, Effort::Compilation).unwrap_or_else(|bug| panic!("{bug:?}"));
+    let all = mistakes(&program).into_iter();
+    let twice = all.filter(|mistake| mistake.to_string() == "Leader: every thread does what one is to do (operation 3)");
+    let found = twice.map(|mistake| verify(&planted(&program, &mistake), Effort::Compilation).err());
+    let found: Vec<String> = found.map(|bug| format!("{bug:?}")).collect();
+    assert!(found.iter().all(|text| text.contains("TK0402") && text.contains("is initialised twice")), "{found:#?}");
+    assert_eq!(found.len(), 2);
+}
+
 /// All mistakes of a family in [`MULTICAST`] are found, but those with these texts, which are not found.
 #[track_caller]
 fn all_are_found(family: Family, least: usize, but: &[&str]) {

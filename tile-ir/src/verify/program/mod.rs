@@ -212,17 +212,21 @@ fn names(found: &Diagnostic, name: &str) -> bool {
     found.message.contains(&format!("`{name}`")) || found.at.contains(&format!("`{name}`"))
 }
 
+/// Whether it is said of an mbarrier of an array of this name, or of the array.
+fn names_barrier(found: &Diagnostic, name: &str) -> bool {
+    names(found, name) || found.message.starts_with(&format!("barrier `{name}["))
+}
+
 /// Whether what an execution found is a broken rule.
 fn is_broken(program: &Program, found: &Diagnostic, effort: Effort, was_stopped: bool) -> bool {
     let certain = [Code::IN_FLIGHT, Code::REGISTER_BUDGET, Code::OUTSIDE_THE_GRID];
+    // No author's index is that of an mbarrier, and no author's operation uses one.
+    let is_of_mbarrier = || program.barriers.values().any(|array| names_barrier(found, &array.name));
     match found.code {
         // Where it was stopped, nobody waited for anybody.
         Code::DEADLOCK => !was_stopped,
-        Code::RACE | Code::DIVERGENT_BARRIER | Code::ILLEGAL_OPERATION | Code::GLOBAL_RACE => effort == Effort::Test,
-        // No author's index is that of an mbarrier.
-        Code::OUT_OF_BOUNDS => {
-            effort == Effort::Test || program.barriers.values().any(|array| names(found, &array.name))
-        }
+        Code::DIVERGENT_BARRIER | Code::OUT_OF_BOUNDS => effort == Effort::Test || is_of_mbarrier(),
+        Code::RACE | Code::ILLEGAL_OPERATION | Code::GLOBAL_RACE => effort == Effort::Test,
         code => certain.contains(&code),
     }
 }
