@@ -90,6 +90,8 @@ enum Floats {
     Peaks,
     /// Up to 4, hardly two of them equal: sums of products go far beyond those before.
     Large,
+    /// Up to a quarter in the first tensor, four times as much in each one after it: what bounds others, or is compared with them, is mostly beyond them.
+    Growing,
 }
 
 const fn case(steps: i64, ragged: bool, contents: Contents, floats: Floats, blocks: Option<u32>) -> Case {
@@ -100,9 +102,9 @@ const fn case(steps: i64, ragged: bool, contents: Contents, floats: Floats, bloc
 const LONG: i64 = 20_000;
 
 /// Whole tiles; tiles that leave their tensors, at four lengths, of which two end within a loop's first stages; tensors without elements; tables of
-/// entries that do not exist, and of some that do, beside long sequences; sequences of some length; all of them beside numbers that differ; rows that are
+/// entries that do not exist, and of some that do, beside long sequences and longer ones; sequences of some length; all of them beside numbers that differ; rows that are
 /// long enough for every warp of a large block.
-const CASES: [Case; 24] = [
+const CASES: [Case; 27] = [
     case(256, false, Contents::Random(7), Floats::Plain, None),
     case(256, true, Contents::Random(8), Floats::Plain, None),
     case(1000, true, Contents::Random(9), Floats::Plain, None),
@@ -119,6 +121,9 @@ const CASES: [Case; 24] = [
     case(512, false, Contents::Random(20), Floats::Large, Some(2)),
     case(512, false, Contents::Tables(9000), Floats::Distinct, Some(2)),
     case(512, false, Contents::Same(1_000_000), Floats::Distinct, Some(1)),
+    case(512, false, Contents::Same(5000), Floats::Plain, Some(2)),
+    case(72, true, Contents::Random(21), Floats::Growing, None),
+    case(72, true, Contents::Random(22), Floats::Growing, None),
     case(512, true, Contents::Same(0), Floats::Distinct, Some(2)),
     case(1000, true, Contents::Ascending(150), Floats::Distinct, Some(1)),
     case(LONG, false, Contents::Random(11), Floats::Peaks, Some(4)),
@@ -140,6 +145,7 @@ fn spread(arguments: &[Argument], floats: Floats, seed: u64) {
         let number = |_| {
             let size = match floats {
                 Floats::Large => 4.0,
+                Floats::Growing => (1 << (2 * which).min(20)) as f32 / 4.0,
                 Floats::Peaks if random.below(1000) == 0 => 5000.0,
                 Floats::Plain | Floats::Distinct | Floats::Peaks => 0.5,
             };
@@ -322,7 +328,8 @@ enum Verdict {
     Shown,
     /// The program is shown to be right with the mistake in it.
     Equal,
-    /// No launch comes to where the mistake is; of a ring that begins again at another stage, to where it begins.
+    /// No launch comes to where the mistake is; of a ring that begins again at another stage, to where it begins; of a guard that is left out, to
+    /// where it fails.
     Unreached,
     Unnoticed,
 }
@@ -355,9 +362,10 @@ fn judge(program: &Program, mistakes: &[&Mistake]) -> Vec<Verdict> {
     }
     let open = |which: &usize| verdicts[*which].is_none();
     let is_reached = |which: usize| {
-        // A ring that begins again, or a loop that has a step to leave out.
+        // A guard that decides, a ring that begins again, or a loop that has a step to leave out.
         let is_inside = ["a ring begins again", "a loop of one side ends"];
-        let is_inside = is_inside.iter().any(|text| mistakes[which].text.starts_with(text));
+        let is_inside =
+            mistakes[which].is_guarded || is_inside.iter().any(|text| mistakes[which].text.starts_with(text));
         reached[2 * which + usize::from(is_inside)]
     };
     let is_of_order = |which: &usize| ORDERS.contains(&mistakes[*which].text.as_str()) && is_reached(*which);

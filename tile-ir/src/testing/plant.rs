@@ -14,7 +14,7 @@ use self::leaders::Who;
 use super::alike::is_alike;
 use super::commits::commits_nothing;
 use super::fences::shows_nothing;
-use crate::ir::{AccessMode, BinaryOp, ShuffleKind, SpanId};
+use crate::ir::{AccessMode, BinaryOp, ShuffleKind, SpanId, UnaryOp};
 use crate::lowered::visit::{any, count};
 use crate::lowered::*;
 use std::fmt;
@@ -66,6 +66,8 @@ pub struct Mistake {
     pub family: Family,
     /// What was done.
     pub text: String,
+    /// Whether it is in an access with a guard: where that fails, or holds, decides whether it can be noticed.
+    pub is_guarded: bool,
     /// The number of the operation, in the order of the text.
     at: usize,
     change: Change,
@@ -142,6 +144,7 @@ fn list(program: &Program, ops: &[Op], in_loop: bool, number: &mut usize, all: &
         // A block that does not send its last release to another need not be waited for by that one.
         let once =
             |change: Change| !in_loop && matches!(change, Change::Add(Number::Stages, _) | Change::Block(To::Own));
+        let is_guarded = op.kind.memories().iter().any(|memory| memory.guard.is_some());
         let mut plant = |family, change, text: &str| {
             if once(change) {
                 return;
@@ -149,7 +152,7 @@ fn list(program: &Program, ops: &[Op], in_loop: bool, number: &mut usize, all: &
             if is_last(&op.kind) && !matches!((&op.kind, change), (OpKind::WgmmaWait { .. }, Change::Drop)) {
                 return;
             }
-            all.push(Mistake { family, text: text.to_owned(), at: here, change });
+            all.push(Mistake { family, text: text.to_owned(), is_guarded, at: here, change });
         };
         of(program, &op.kind, &mut plant);
         let neighbours = (at.checked_sub(1).map(|at| &ops[at].kind), ops.get(at + 1).map(|op| &op.kind));
@@ -338,7 +341,7 @@ pub fn planted(program: &Program, mistake: &Mistake) -> Program {
     program
 }
 
-/// A program with assertions that never hold, which change nothing else: an execution that comes to number 3 finds
+/// A program with assertions that do not hold, which change nothing else: an execution that comes to number 3 finds
 /// [`Code::ASSERT`](crate::diag::Code::ASSERT) with the message `mark 3;`.
 pub struct Marked {
     /// The program.
@@ -347,24 +350,40 @@ pub struct Marked {
     pub count: usize,
 }
 
-/// A program with two marks for each mistake, in their order: before the operation that the mistake is in, and before the one after that
-/// in the order of the text, which is the first one inside where there is one.
+/// A program with two marks for each mistake, in their order. The first is before the operation that the mistake is in. The second is where the
+/// mistake can be noticed: where the mistake is in an access with a guard, before it in threads whose guard fails, if the guard is left out, and else in those
+/// whose guard holds; for all other mistakes before the operation that follows in the order of the text, which is the first one inside where there is one.
 pub fn marked(program: &Program, mistakes: &[&Mistake]) -> Marked {
-    fn list(marked: &mut Program, ops: &mut Vec<Op>, places: &[usize], number: &mut usize) {
+    fn list(marked: &mut Program, ops: &mut Vec<Op>, places: &[(usize, Option<Change>)], number: &mut usize) {
         for mut op in std::mem::take(ops) {
-            let here = (0..places.len()).filter(|mark| places[*mark] == *number);
-            ops.extend(here.map(|number| mark(marked, number)));
+            for which in (0..places.len()).filter(|which| places[*which].0 == *number) {
+                let cond = places[which].1.and_then(|change| guards(marked, &op.kind, change));
+                ops.push(mark(marked, which, cond));
+            }
             *number += 1;
             op.kind.bodies_mut().into_iter().for_each(|body| list(marked, body, places, number));
             ops.push(op);
         }
     }
     let mut program = program.clone();
-    let places: Vec<usize> = mistakes.iter().flat_map(|mistake| [mistake.at, mistake.at + 1]).collect();
+    let second = |mistake: &Mistake| {
+        if mistake.is_guarded { (mistake.at, Some(mistake.change)) } else { (mistake.at + 1, None) }
+    };
+    let places: Vec<_> = mistakes.iter().flat_map(|mistake| [(mistake.at, None), second(mistake)]).collect();
     let mut body = std::mem::take(&mut program.body);
     list(&mut program, &mut body, &places, &mut 0);
     program.body = body;
     Marked { program, count: places.len() }
+}
+
+/// What does not hold where a mistake in an access can be noticed: all of its guards, if they are left out; else that one of them fails.
+fn guards(program: &mut Program, kind: &OpKind, change: Change) -> Option<ValueId> {
+    let guards: Vec<ValueId> = kind.memories().iter().filter_map(|memory| Some(memory.guard?.cond)).collect();
+    let (first, rest) = guards.split_first()?;
+    let all = rest.iter().fold(*first, |all, guard| binary(program, BinaryOp::And, all, *guard));
+    let Value { ty, span, .. } = program.values[all];
+    let fails = Value { kind: ValueKind::Unary(UnaryOp::Not, all), ty, span };
+    Some(if change == Change::Unguard { all } else { program.values.push(fails) })
 }
 
 /// A program with a mark in every list of operations that accesses memory of several threads or synchronises.
@@ -373,7 +392,7 @@ pub fn marked_everywhere(program: &Program) -> Marked {
     let (mut body, mut count) = (std::mem::take(&mut marked.body), 0);
     visit::each_list_mut(&mut body, &mut |ops| {
         if ops.iter().any(|op| shares(program, &op.kind)) {
-            ops.insert(0, mark(&mut marked, count));
+            ops.insert(0, mark(&mut marked, count, None));
             count += 1;
         }
     });
@@ -432,10 +451,10 @@ pub fn fences_nothing(program: &Program, mistake: &Mistake) -> bool {
     fence.is_some_and(|kind| *kind == OpKind::FenceProxyAsync && shows_nothing(program, kind))
 }
 
-/// An assertion that never holds, at a place of its own: the simulator says one thing a place.
-fn mark(program: &mut Program, number: usize) -> Op {
+/// An assertion that never holds, or only where `cond` does, at a place of its own: the simulator says one thing a place.
+fn mark(program: &mut Program, number: usize, cond: Option<ValueId>) -> Op {
     let (ty, span) = (ValueType::BOOL, SpanId::from_u32(number as u32));
-    let cond = program.values.push(Value { kind: ValueKind::Int(0), ty, span });
+    let cond = cond.unwrap_or_else(|| program.values.push(Value { kind: ValueKind::Int(0), ty, span }));
     let text = format!("mark {number};");
     let message = program.messages.push(Message { kind: MessageKind::Assert, text, args: Vec::new(), span });
     Op { kind: OpKind::Assert { cond, message }, span }

@@ -52,13 +52,9 @@ pub(super) fn blocks(program: &Program, kind: &OpKind) -> Vec<(Family, To, &'sta
         OpKind::ClusterStore { .. } => vec![(To::Own, "a store into each block stays in its own")],
         _ => Vec::new(),
     };
-    // Where every block sends as much to the next as it had to keep or to send elsewhere, as much arrives everywhere, but not what is meant.
+    // Where every block sends the next what it had to keep, as much arrives everywhere, but not what is meant.
     let of_place = match kind {
-        _ if size < 2 => None,
-        OpKind::TensorLoad { multicast: None, .. } => Some("a TMA load for its own block goes to the next"),
-        OpKind::ClusterStore { block, .. } if !is_number(block) => {
-            Some("a store into each block goes to the one after it")
-        }
+        OpKind::TensorLoad { multicast: None, .. } if size > 1 => Some("a TMA load for its own block goes to the next"),
         _ => None,
     };
     let of_protocol = of_protocol.into_iter().map(|(to, text)| (Family::Cluster, to, text));

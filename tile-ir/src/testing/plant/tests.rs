@@ -54,7 +54,8 @@ fn misuse_of_an_mbarrier_is_found_before_a_compilation() {
     let program = program(MULTICAST);
     verify(&program, Effort::Compilation).unwrap_or_else(|bug| panic!("{bug:?}"));
     let all = mistakes(&program).into_iter();
-    let twice = all.filter(|mistake| mistake.to_string() == "Leader: every thread does what one is to do (operation 3)");
+    let twice =
+        all.filter(|mistake| mistake.to_string() == "Leader: every thread does what one is to do (operation 3)");
     let found = twice.map(|mistake| verify(&planted(&program, &mistake), Effort::Compilation).err());
     let found: Vec<String> = found.map(|bug| format!("{bug:?}")).collect();
     assert!(found.iter().all(|text| text.contains("TK0402") && text.contains("is initialised twice")), "{found:#?}");

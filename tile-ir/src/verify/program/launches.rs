@@ -304,8 +304,8 @@ impl<'p> Search<'p> {
         alike.map(|other| self.with(&one, *other, number)).collect()
     }
 
-    /// What is not as wanted: blocks beyond a few, then the distance from what is wanted.
-    fn cost(&self, extents: &Extents, unknown: Unknown, few: i64) -> (i64, i64) {
+    /// What is not as wanted: tiles beyond a few or below, then the distance from what is wanted.
+    fn cost(&self, extents: &Extents, unknown: Unknown, few: i64) -> (i64, i64, i64) {
         let blocks = self.blocks(extents).unwrap_or(i64::MAX);
         let number = Self::number(extents, unknown);
         let counts = self.counts(extents, unknown);
@@ -313,7 +313,9 @@ impl<'p> Search<'p> {
         let distance = 32 * (number - wanted).abs() / number.max(wanted).max(1);
         let even = if self.wanted.ragged { 3 * i64::from(number.max(1).trailing_zeros()) } else { 0 };
         let tiles = self.tiles(extents).unwrap_or(blocks).max(blocks);
-        ((tiles - few).max(0).saturating_add((few - tiles).max(0)), distance + even)
+        // As many blocks may be launched for more tiles.
+        let more = if self.wanted.square && counts { -number } else { 0 };
+        ((tiles - few).max(0).saturating_add((few - tiles).max(0)), distance + even, more)
     }
 
     /// The tiles of the author's grid: as many blocks as a device that holds them all at once would be given.
