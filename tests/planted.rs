@@ -1,8 +1,9 @@
 //! Mistakes planted in lowered programs, drawn by a seed: those of the protocol (arrivals, bytes, parities, slots, fences, commits, waits, early
 //! use) are found by `verify::program` alone; of coordinates and guards the checked simulator says so, or the result is another.
 //!
-//! `PLANTED` says how many are drawn, `PLANTED_SEED` from which seed, `PLANTED_ONLY` from programs whose name contains what, and
-//! `PLANTED_WRITE` a folder that gets the right and the wrong program of each that goes unnoticed, as text.
+//! `PLANTED` says how many are drawn, `PLANTED_SEED` from which seed, `PLANTED_ONLY` from programs whose name contains what,
+//! `PLANTED_FAMILIES` of which families (`Loop,Leader`), and `PLANTED_WRITE` a folder that gets the right and the wrong program of each that
+//! goes unnoticed, as text.
 
 #[path = "nvrtc/kernels.rs"]
 #[allow(dead_code)] // how they are compiled is for tests/nvrtc
@@ -89,6 +90,8 @@ enum Floats {
     Peaks,
     /// Up to 4, hardly two of them equal: sums of products go far beyond those before.
     Large,
+    /// Up to a quarter in the first tensor, four times as much in each one after it: what bounds others, or is compared with them, is mostly beyond them.
+    Growing,
 }
 
 const fn case(steps: i64, ragged: bool, contents: Contents, floats: Floats, blocks: Option<u32>) -> Case {
@@ -99,9 +102,9 @@ const fn case(steps: i64, ragged: bool, contents: Contents, floats: Floats, bloc
 const LONG: i64 = 20_000;
 
 /// Whole tiles; tiles that leave their tensors, at four lengths, of which two end within a loop's first stages; tensors without elements; tables of
-/// entries that do not exist, and of some that do, beside long sequences; sequences of some length; all of them beside numbers that differ; rows that are
+/// entries that do not exist, and of some that do, beside long sequences and longer ones; sequences of some length; all of them beside numbers that differ; rows that are
 /// long enough for every warp of a large block.
-const CASES: [Case; 24] = [
+const CASES: [Case; 27] = [
     case(256, false, Contents::Random(7), Floats::Plain, None),
     case(256, true, Contents::Random(8), Floats::Plain, None),
     case(1000, true, Contents::Random(9), Floats::Plain, None),
@@ -118,6 +121,9 @@ const CASES: [Case; 24] = [
     case(512, false, Contents::Random(20), Floats::Large, Some(2)),
     case(512, false, Contents::Tables(9000), Floats::Distinct, Some(2)),
     case(512, false, Contents::Same(1_000_000), Floats::Distinct, Some(1)),
+    case(512, false, Contents::Same(5000), Floats::Plain, Some(2)),
+    case(72, true, Contents::Random(21), Floats::Growing, None),
+    case(72, true, Contents::Random(22), Floats::Growing, None),
     case(512, true, Contents::Same(0), Floats::Distinct, Some(2)),
     case(1000, true, Contents::Ascending(150), Floats::Distinct, Some(1)),
     case(LONG, false, Contents::Random(11), Floats::Peaks, Some(4)),
@@ -139,6 +145,7 @@ fn spread(arguments: &[Argument], floats: Floats, seed: u64) {
         let number = |_| {
             let size = match floats {
                 Floats::Large => 4.0,
+                Floats::Growing => (1 << (2 * which).min(20)) as f32 / 4.0,
                 Floats::Peaks if random.below(1000) == 0 => 5000.0,
                 Floats::Plain | Floats::Distinct | Floats::Peaks => 0.5,
             };
@@ -228,9 +235,9 @@ impl Launch {
     }
 }
 
-/// Mistakes that change nothing but what comes after what: an execution that orders every two accesses that conflict does what the right
-/// program does.
-const ORDERS: [&str; 10] = [
+/// Mistakes that change nothing but what comes after what, or which of several threads or blocks does something: an execution that orders
+/// every two accesses that conflict does what the right program does.
+const ORDERS: [&str; 12] = [
     "`fence proxy async` is left out",
     "`arrive and expect` is counted by the next stage",
     "`barrier` is left out",
@@ -241,6 +248,8 @@ const ORDERS: [&str; 10] = [
     "a copy is waited for after the barrier",
     "a stage is used before the wait for it",
     "the stage before is waited for",
+    "another warp does what one is to do",
+    "an arrival goes to the next block",
 ];
 
 /// Lengths of loops that are executed to see whether the order is kept: of one iteration, of less than a ring's stages, of several rounds.
@@ -319,7 +328,8 @@ enum Verdict {
     Shown,
     /// The program is shown to be right with the mistake in it.
     Equal,
-    /// No launch comes to where the mistake is; of a ring that begins again at another stage, to where it begins.
+    /// No launch comes to where the mistake is; of a ring that begins again at another stage, to where it begins; of a guard that is left out, to
+    /// where it fails.
     Unreached,
     Unnoticed,
 }
@@ -352,8 +362,11 @@ fn judge(program: &Program, mistakes: &[&Mistake]) -> Vec<Verdict> {
     }
     let open = |which: &usize| verdicts[*which].is_none();
     let is_reached = |which: usize| {
-        let begins_again = mistakes[which].text.starts_with("a ring begins again");
-        reached[2 * which + usize::from(begins_again)]
+        // A guard that decides, a ring that begins again, or a loop that has a step to leave out.
+        let is_inside = ["a ring begins again", "a loop of one side ends"];
+        let is_inside =
+            mistakes[which].is_guarded || is_inside.iter().any(|text| mistakes[which].text.starts_with(text));
+        reached[2 * which + usize::from(is_inside)]
     };
     let is_of_order = |which: &usize| ORDERS.contains(&mistakes[*which].text.as_str()) && is_reached(*which);
     let orders: Vec<_> = (0..wrong.len()).filter(open).filter(is_of_order).map(|w| (w, &wrong[w])).collect();
@@ -388,9 +401,12 @@ fn write(folder: &Path, number: usize, right: &Program, mistake: &Mistake) {
 fn planted_mistakes_are_found() {
     let (count, seed) = (setting("PLANTED", 40), setting("PLANTED_SEED", 1));
     let programs = programs();
+    let families = std::env::var("PLANTED_FAMILIES").unwrap_or_default();
+    let is_wanted =
+        |family: Family| families.is_empty() || families.split(',').any(|name| name == format!("{family:?}"));
     let mut by_family: BTreeMap<Family, Vec<(usize, Mistake)>> = BTreeMap::new();
     for (which, program) in programs.iter().enumerate() {
-        for mistake in mistakes(program) {
+        for mistake in mistakes(program).into_iter().filter(|mistake| is_wanted(mistake.family)) {
             by_family.entry(mistake.family).or_default().push((which, mistake));
         }
     }

@@ -3,11 +3,19 @@
 //! A mistake is one operation left out, moved or changed. Which there are is read off the program, so every program has its
 //! own; a seed draws among them.
 
+mod clusters;
+mod leaders;
+mod sides;
+#[cfg(test)]
+mod tests;
+
+use self::clusters::To;
+use self::leaders::Who;
 use super::alike::is_alike;
 use super::commits::commits_nothing;
 use super::fences::shows_nothing;
-use crate::ir::{AccessMode, ShuffleKind, SpanId};
-use crate::lowered::visit::any;
+use crate::ir::{AccessMode, BinaryOp, ShuffleKind, SpanId, UnaryOp};
+use crate::lowered::visit::{any, count};
 use crate::lowered::*;
 use std::fmt;
 
@@ -30,6 +38,12 @@ pub enum Family {
     Wait,
     /// Something released, or used, before its time.
     Early,
+    /// How often a producer's or a consumer's loop goes round.
+    Loop,
+    /// Which thread or warp does what one is to do.
+    Leader,
+    /// Which block of a cluster.
+    Cluster,
     /// Where in a tensor or in an array.
     Coordinate,
     /// Guards.
@@ -52,6 +66,8 @@ pub struct Mistake {
     pub family: Family,
     /// What was done.
     pub text: String,
+    /// Whether it is in an access with a guard: where that fails, or holds, decides whether it can be noticed.
+    pub is_guarded: bool,
     /// The number of the operation, in the order of the text.
     at: usize,
     change: Change,
@@ -77,6 +93,12 @@ enum Change {
     Unguard,
     /// What is added to a tensor replaces what is there.
     Replace,
+    /// A loop goes so many steps further.
+    Steps(i64),
+    /// A part of a condition holds for others.
+    Who(usize, Who),
+    /// It goes to another block of the cluster.
+    Block(To),
 }
 
 /// A number of an operation.
@@ -110,11 +132,19 @@ fn list(program: &Program, ops: &[Op], in_loop: bool, number: &mut usize, all: &
     for (at, op) in ops.iter().enumerate() {
         let here = *number;
         *number += 1;
-        // Nobody waits for what is released after the last loop: without it the program is the same.
-        let releases = |kind: &OpKind| matches!(kind, OpKind::BarrierArrive { .. } | OpKind::WgmmaWait { .. });
-        let is_last = |kind: &OpKind| !in_loop && releases(kind);
+        // Nobody waits for what is released after the last loop, in this block: without it the program is the same.
+        let releases =
+            |kind: &OpKind| matches!(kind, OpKind::BarrierArrive { cta: None, .. } | OpKind::WgmmaWait { .. });
+        let releases_inside = |kind: &OpKind| {
+            let shared = |body| count(body, &|kind| shares(program, kind)) > count(body, &releases);
+            matches!(kind, OpKind::If { .. }) && !kind.bodies().into_iter().any(shared)
+        };
+        let is_last = |kind: &OpKind| !in_loop && (releases(kind) || releases_inside(kind));
         // Outside of loops a ring does not come to its end, or nobody uses it afterwards.
-        let once = |change: Change| !in_loop && matches!(change, Change::Add(Number::Stages, _));
+        // A block that does not send its last release to another need not be waited for by that one.
+        let once =
+            |change: Change| !in_loop && matches!(change, Change::Add(Number::Stages, _) | Change::Block(To::Own));
+        let is_guarded = op.kind.memories().iter().any(|memory| memory.guard.is_some());
         let mut plant = |family, change, text: &str| {
             if once(change) {
                 return;
@@ -122,7 +152,7 @@ fn list(program: &Program, ops: &[Op], in_loop: bool, number: &mut usize, all: &
             if is_last(&op.kind) && !matches!((&op.kind, change), (OpKind::WgmmaWait { .. }, Change::Drop)) {
                 return;
             }
-            all.push(Mistake { family, text: text.to_owned(), at: here, change });
+            all.push(Mistake { family, text: text.to_owned(), is_guarded, at: here, change });
         };
         of(program, &op.kind, &mut plant);
         let neighbours = (at.checked_sub(1).map(|at| &ops[at].kind), ops.get(at + 1).map(|op| &op.kind));
@@ -257,7 +287,7 @@ fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &
     if let OpKind::If { cond, then, .. } = kind {
         let zero = |id| literal(program, id) == Some(0);
         let resets = then.iter().any(|op| matches!(op.kind, OpKind::Set { value, .. } if zero(value)));
-        if let Some(ValueKind::Binary(crate::ir::BinaryOp::Eq, a, b)) = program.values.get(*cond).map(|v| &v.kind)
+        if let Some(ValueKind::Binary(BinaryOp::Eq, a, b)) = program.values.get(*cond).map(|v| &v.kind)
             && resets
             && matches!(program.values.get(*a).map(|v| &v.kind), Some(ValueKind::Reg(_)))
             && literal(program, *b).is_some_and(|stages| stages > 1)
@@ -265,6 +295,18 @@ fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &
             plant(Family::Slot, Add(Number::Stages, 1), "a ring begins again a stage late");
             plant(Family::Slot, Add(Number::Stages, -1), "a ring begins again a stage early");
         }
+    }
+    if let OpKind::For { body, .. } = kind
+        && sides::is_of_one_side(program, body)
+    {
+        plant(Family::Loop, Change::Steps(1), "a loop of one side goes a step too far");
+        plant(Family::Loop, Change::Steps(-1), "a loop of one side ends a step early");
+    }
+    for (family, (part, who), text) in leaders::leaders(program, kind) {
+        plant(family, Change::Who(part, who), text);
+    }
+    for (family, to, text) in clusters::blocks(program, kind) {
+        plant(family, Change::Block(to), text);
     }
     if let OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } = kind
         && matches!(memory.space, Space::Global(_))
@@ -299,7 +341,7 @@ pub fn planted(program: &Program, mistake: &Mistake) -> Program {
     program
 }
 
-/// A program with assertions that never hold, which change nothing else: an execution that comes to number 3 finds
+/// A program with assertions that do not hold, which change nothing else: an execution that comes to number 3 finds
 /// [`Code::ASSERT`](crate::diag::Code::ASSERT) with the message `mark 3;`.
 pub struct Marked {
     /// The program.
@@ -308,24 +350,40 @@ pub struct Marked {
     pub count: usize,
 }
 
-/// A program with two marks for each mistake, in their order: before the operation that the mistake is in, and before the one after that
-/// in the order of the text, which is the first one inside where there is one.
+/// A program with two marks for each mistake, in their order. The first is before the operation that the mistake is in. The second is where the
+/// mistake can be noticed: where the mistake is in an access with a guard, before it in threads whose guard fails, if the guard is left out, and else in those
+/// whose guard holds; for all other mistakes before the operation that follows in the order of the text, which is the first one inside where there is one.
 pub fn marked(program: &Program, mistakes: &[&Mistake]) -> Marked {
-    fn list(marked: &mut Program, ops: &mut Vec<Op>, places: &[usize], number: &mut usize) {
+    fn list(marked: &mut Program, ops: &mut Vec<Op>, places: &[(usize, Option<Change>)], number: &mut usize) {
         for mut op in std::mem::take(ops) {
-            let here = (0..places.len()).filter(|mark| places[*mark] == *number);
-            ops.extend(here.map(|number| mark(marked, number)));
+            for which in (0..places.len()).filter(|which| places[*which].0 == *number) {
+                let cond = places[which].1.and_then(|change| guards(marked, &op.kind, change));
+                ops.push(mark(marked, which, cond));
+            }
             *number += 1;
             op.kind.bodies_mut().into_iter().for_each(|body| list(marked, body, places, number));
             ops.push(op);
         }
     }
     let mut program = program.clone();
-    let places: Vec<usize> = mistakes.iter().flat_map(|mistake| [mistake.at, mistake.at + 1]).collect();
+    let second = |mistake: &Mistake| {
+        if mistake.is_guarded { (mistake.at, Some(mistake.change)) } else { (mistake.at + 1, None) }
+    };
+    let places: Vec<_> = mistakes.iter().flat_map(|mistake| [(mistake.at, None), second(mistake)]).collect();
     let mut body = std::mem::take(&mut program.body);
     list(&mut program, &mut body, &places, &mut 0);
     program.body = body;
     Marked { program, count: places.len() }
+}
+
+/// What does not hold where a mistake in an access can be noticed: all of its guards, if they are left out; else that one of them fails.
+fn guards(program: &mut Program, kind: &OpKind, change: Change) -> Option<ValueId> {
+    let guards: Vec<ValueId> = kind.memories().iter().filter_map(|memory| Some(memory.guard?.cond)).collect();
+    let (first, rest) = guards.split_first()?;
+    let all = rest.iter().fold(*first, |all, guard| binary(program, BinaryOp::And, all, *guard));
+    let Value { ty, span, .. } = program.values[all];
+    let fails = Value { kind: ValueKind::Unary(UnaryOp::Not, all), ty, span };
+    Some(if change == Change::Unguard { all } else { program.values.push(fails) })
 }
 
 /// A program with a mark in every list of operations that accesses memory of several threads or synchronises.
@@ -334,7 +392,7 @@ pub fn marked_everywhere(program: &Program) -> Marked {
     let (mut body, mut count) = (std::mem::take(&mut marked.body), 0);
     visit::each_list_mut(&mut body, &mut |ops| {
         if ops.iter().any(|op| shares(program, &op.kind)) {
-            ops.insert(0, mark(&mut marked, count));
+            ops.insert(0, mark(&mut marked, count, None));
             count += 1;
         }
     });
@@ -393,10 +451,10 @@ pub fn fences_nothing(program: &Program, mistake: &Mistake) -> bool {
     fence.is_some_and(|kind| *kind == OpKind::FenceProxyAsync && shows_nothing(program, kind))
 }
 
-/// An assertion that never holds, at a place of its own: the simulator says one thing a place.
-fn mark(program: &mut Program, number: usize) -> Op {
+/// An assertion that never holds, or only where `cond` does, at a place of its own: the simulator says one thing a place.
+fn mark(program: &mut Program, number: usize, cond: Option<ValueId>) -> Op {
     let (ty, span) = (ValueType::BOOL, SpanId::from_u32(number as u32));
-    let cond = program.values.push(Value { kind: ValueKind::Int(0), ty, span });
+    let cond = cond.unwrap_or_else(|| program.values.push(Value { kind: ValueKind::Int(0), ty, span }));
     let text = format!("mark {number};");
     let message = program.messages.push(Message { kind: MessageKind::Assert, text, args: Vec::new(), span });
     Op { kind: OpKind::Assert { cond, message }, span }
@@ -420,6 +478,19 @@ fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &m
                 }
                 Change::Unguard => ops[at].kind.memories_mut().into_iter().for_each(|memory| memory.guard = None),
                 Change::Add(which, more) => add(program, &mut ops[at].kind, which, more),
+                Change::Steps(steps) => {
+                    if let OpKind::For { end, step, .. } = &mut ops[at].kind {
+                        let steps = int(program, *step, steps);
+                        let further = binary(program, BinaryOp::Mul, *step, steps);
+                        *end = binary(program, BinaryOp::Add, *end, further);
+                    }
+                }
+                Change::Who(part, who) => {
+                    if let OpKind::If { cond, .. } = &mut ops[at].kind {
+                        *cond = leaders::changed(program, *cond, (part, who));
+                    }
+                }
+                Change::Block(to) => clusters::change(program, &mut ops[at].kind, to),
             }
             return true;
         }
@@ -432,19 +503,29 @@ fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &m
     false
 }
 
+/// A number of another value's type, where that one is.
+fn int(program: &mut Program, like: ValueId, number: i64) -> ValueId {
+    let Value { ty, span, .. } = program.values[like];
+    program.values.push(Value { kind: ValueKind::Int(number), ty, span })
+}
+
+/// A value of two others of the first one's type.
+fn binary(program: &mut Program, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
+    let Value { ty, span, .. } = program.values[a];
+    program.values.push(Value { kind: ValueKind::Binary(op, a, b), ty, span })
+}
+
 /// A value and so much more.
 fn more(program: &mut Program, id: ValueId, more: i64) -> ValueId {
-    let Value { ty, span, .. } = program.values[id];
-    let more = program.values.push(Value { kind: ValueKind::Int(more), ty, span });
-    program.values.push(Value { kind: ValueKind::Binary(crate::ir::BinaryOp::Add, id, more), ty, span })
+    let more = int(program, id, more);
+    binary(program, BinaryOp::Add, id, more)
 }
 
 /// The next or another of a ring's mbarriers, or the other parity.
 fn next(program: &mut Program, id: ValueId, by: i64, of: u32) -> ValueId {
-    let Value { ty, span, .. } = program.values[id];
     let sum = more(program, id, by.rem_euclid(i64::from(of)));
-    let of = program.values.push(Value { kind: ValueKind::Int(i64::from(of)), ty, span });
-    program.values.push(Value { kind: ValueKind::Binary(crate::ir::BinaryOp::Rem, sum, of), ty, span })
+    let of = int(program, id, of.into());
+    binary(program, BinaryOp::Rem, sum, of)
 }
 
 fn add(program: &mut Program, kind: &mut OpKind, which: Number, by: i64) {

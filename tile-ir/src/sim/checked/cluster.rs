@@ -7,7 +7,7 @@ use super::product::is_together;
 use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::Agent;
-use super::transfer::{Transfer, TransferKind};
+use super::transfer::Transfer;
 use super::warp::{Block, Meeting, State, Wait, Warp};
 use crate::ir::SpanId;
 use crate::lowered::Program;
@@ -234,13 +234,11 @@ impl Machine<'_> {
         cluster.transfers.clear();
     }
 
-    /// Every warp has ended: nothing may be under way, and nobody may still use the shared memory of a block.
+    /// Every warp has ended: nobody may still use the shared memory of a block, and each copy into it has been waited for, whether or not it
+    /// happened to be there already.
     pub(super) fn end_of_cluster(&mut self, cluster: &mut Cluster) {
         debug_assert!(cluster.is_over());
         for transfer in std::mem::take(&mut cluster.transfers) {
-            if matches!(transfer.kind, TransferKind::Load { .. }) {
-                self.exit_in_copy(&transfer);
-            }
             self.arrive(cluster, transfer);
         }
         self.finished.clear();
@@ -254,8 +252,12 @@ impl Machine<'_> {
                 }
                 let clocks = self.launch.clocks;
                 let entry = clocks.entry(block.linear, clocks.agent(Agent::Load(number)));
-                if seen.get(entry).is_none_or(|s| *s < barrier.pushed) {
+                let waited = seen.get(entry).copied().unwrap_or(0);
+                if waited < barrier.pushed {
                     self.store_after_exit(block, number);
+                }
+                if let Some((_, who, span)) = barrier.loaded.filter(|(loaded, ..)| waited < *loaded) {
+                    self.exit_in_copy(who, span, number);
                 }
             }
         }

@@ -6,7 +6,6 @@ use super::findings::{space_word, verb};
 use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::{Access, Agent};
-use super::transfer::Transfer;
 use super::warp::{Block, Held};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{EntityRef, SpanId};
@@ -172,10 +171,11 @@ impl Machine<'_> {
         });
     }
 
-    pub(super) fn exit_in_copy(&mut self, transfer: &Transfer) {
-        let (who, span) = (transfer.who(), transfer.span());
-        self.report(Code::IN_FLIGHT, span, who, |_| {
-            ("a copy is still in flight when its block ends".into(), "nobody has waited for it".into())
+    /// A block may end before a copy into its shared memory has arrived.
+    pub(super) fn exit_in_copy(&mut self, who: Who, span: SpanId, number: u32) {
+        self.report(Code::IN_FLIGHT, span, who, |m| {
+            let message = "a block may end while a copy into its shared memory is in flight".to_owned();
+            (message, format!("nobody waits for the bytes that `{}` counts last", m.barrier_name(number)))
         });
     }
 

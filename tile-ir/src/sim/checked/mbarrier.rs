@@ -42,6 +42,8 @@ pub(super) struct Mbarrier {
     pub remote: Vec<(usize, u32)>,
     /// The latest phase that counts stores of other blocks, plus one.
     pub pushed: u32,
+    /// The latest phase that counts bytes of a copy from a tensor, plus one, and who started that copy where.
+    pub loaded: Option<(u32, Who, SpanId)>,
     /// Who has waited since the latest phase completed, for this phase or none.
     pub waits: Vec<Waited>,
     /// Warps that waited for the last phase but one, where no arrival of the last phase was ordered behind their wait: that phase may have

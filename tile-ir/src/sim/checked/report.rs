@@ -90,7 +90,7 @@ impl Reporter {
 }
 
 /// Who does something, for witnesses.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Who {
     pub block: [u32; 3],
     pub linear: u32,

@@ -83,6 +83,8 @@ pub(crate) struct Wanted {
     pub ragged: bool,
     /// Whether tensors hold more than zeros.
     pub is_filled: bool,
+    /// Whether tiles are wanted along two axes of the author's grid, where it has them: what a block does may depend on where its tile is.
+    pub square: bool,
 }
 
 /// Extents and scalars that satisfy the checks; `None` where none were found.
@@ -249,15 +251,23 @@ impl<'p> Search<'p> {
 
     /// The grid small, what it does not depend on near what is wanted.
     fn refined(&self, mut found: Extents) -> Extents {
-        for _ in 0..2 {
+        // As many as that blocks of persistent kernels work on several each.
+        let few = 4 * i64::from(self.wanted.clusters) * i64::from(self.program.launch.cluster_size().max(1));
+        // Where tiles are wanted along two axes: one alone, and from there some along the first axis, which leaves others to the second.
+        let rounds = if self.wanted.square { vec![1, few.isqrt() + 1, few] } else { vec![few, few] };
+        for round in rounds {
+            let mut wanted = round;
             for &unknown in &self.unknowns {
                 let best = self.numbers.iter().flat_map(|number| self.changed(&found, unknown, *number));
                 let best = best.filter(|extents| self.broken(extents) == 0);
-                let best = best.min_by_key(|extents| self.cost(extents, unknown));
+                let best = best.min_by_key(|extents| self.cost(extents, unknown, wanted));
                 found = match best {
-                    Some(best) if self.cost(&best, unknown) < self.cost(&found, unknown) => best,
+                    Some(best) if self.cost(&best, unknown, wanted) < self.cost(&found, unknown, wanted) => best,
                     _ => found,
                 };
+                if wanted != 1 && self.counts(&found, unknown) {
+                    wanted = few;
+                }
             }
         }
         if self.wanted.ragged { found } else { self.stretched(found) }
@@ -294,18 +304,18 @@ impl<'p> Search<'p> {
         alike.map(|other| self.with(&one, *other, number)).collect()
     }
 
-    /// What is not as wanted: blocks beyond a few, then the distance from what is wanted.
-    fn cost(&self, extents: &Extents, unknown: Unknown) -> (i64, i64) {
+    /// What is not as wanted: tiles beyond a few or below, then the distance from what is wanted.
+    fn cost(&self, extents: &Extents, unknown: Unknown, few: i64) -> (i64, i64, i64) {
         let blocks = self.blocks(extents).unwrap_or(i64::MAX);
-        // As many as that blocks of persistent kernels work on several each.
-        let few = 4 * i64::from(self.wanted.clusters) * i64::from(self.program.launch.cluster_size().max(1));
         let number = Self::number(extents, unknown);
         let counts = self.counts(extents, unknown);
         let wanted = if counts { 0 } else { self.wanted.steps };
         let distance = 32 * (number - wanted).abs() / number.max(wanted).max(1);
         let even = if self.wanted.ragged { 3 * i64::from(number.max(1).trailing_zeros()) } else { 0 };
         let tiles = self.tiles(extents).unwrap_or(blocks).max(blocks);
-        ((tiles - few).max(0).saturating_add((few - tiles).max(0)), distance + even)
+        // As many blocks may be launched for more tiles.
+        let more = if self.wanted.square && counts { -number } else { 0 };
+        ((tiles - few).max(0).saturating_add((few - tiles).max(0)), distance + even, more)
     }
 
     /// The tiles of the author's grid: as many blocks as a device that holds them all at once would be given.
@@ -422,6 +432,6 @@ pub(super) fn barriers(program: &Program) -> u64 {
 /// extents are odd if they may be. `None` where no launch was found.
 #[cfg(any(test, feature = "testing"))]
 pub fn small_launch(program: &Program, steps: i64, ragged: bool, contents: Contents) -> Option<Vec<Argument>> {
-    let extents = extents(program, Wanted { clusters: 1, steps, ragged, is_filled: true })?;
+    let extents = extents(program, Wanted { clusters: 1, steps, ragged, is_filled: true, square: false })?;
     arguments(program, &extents, contents)
 }

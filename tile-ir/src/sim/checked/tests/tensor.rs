@@ -106,8 +106,13 @@ fn packing_rounds_and_unpacking_gives_back() {
     assert_eq!(read(&results[0]), [rounded(Dtype::F16), -3.0, rounded(Dtype::Bf16), -3.0]);
 }
 
-/// One warp copies 64 elements through shared memory by TMA; what it does is `body`'s.
+/// One warp copies 64 elements through shared memory by TMA.
 fn copied(wait: bool, bytes: i64, init: bool) -> Program {
+    copied_and(wait, bytes, init, true)
+}
+
+/// One warp copies 64 elements into shared memory by TMA, and from there where `reads`.
+fn copied_and(wait: bool, bytes: i64, init: bool, reads: bool) -> Program {
     let mut b = Build::threads(64);
     let x = b.tensor("x", Dtype::F32, 1, false);
     let y = b.tensor("y", Dtype::F32, 1, true);
@@ -132,7 +137,7 @@ fn copied(wait: bool, bytes: i64, init: bool) -> Program {
     if wait {
         b.op(OpKind::BarrierWait { barrier, parity: zero });
     }
-    let value = b.load(Space::Shared(tile), tx);
+    let value = if reads { b.load(Space::Shared(tile), tx) } else { b.float(0.0) };
     b.store(y, tx, value);
     b.finish()
 }
@@ -150,6 +155,14 @@ fn bytes_arrive_on_a_barrier() {
     names(&copied(true, 240, true), &copy_arguments, "-16 bytes");
     names(&copied(false, 256, true), &copy_arguments, "shared `tile` is");
     names(&copied(true, 256, false), &copy_arguments, "is used before it is initialised");
+}
+
+/// Nobody reads what a copy brings. Its block has to wait for it all the same: the copy may happen to arrive before the block ends, or not.
+#[test]
+fn a_block_ends_after_every_copy_into_it() {
+    clean(&copied_and(true, 256, true, false), &copy_arguments);
+    let text = "a block may end while a copy into its shared memory is in flight";
+    names(&copied_and(false, 256, true, false), &copy_arguments, text);
 }
 
 /// Two warps meet at a named barrier of `threads` threads, between a write and a read of shared memory.

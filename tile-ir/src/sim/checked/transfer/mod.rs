@@ -67,16 +67,6 @@ pub(super) struct Transfer {
     pub kind: TransferKind,
 }
 
-impl Transfer {
-    pub fn who(&self) -> Who {
-        self.who
-    }
-
-    pub fn span(&self) -> SpanId {
-        self.span
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransferKind {
     Load { barrier: u32, phase: u32, bytes: i64 },
@@ -167,6 +157,8 @@ impl Machine<'_> {
                         self.barrier_misuse(who, span, lane, barrier, text);
                         continue;
                     }
+                    cluster.blocks[rank as usize].shared.barriers[barrier as usize].loaded =
+                        Some((phase + 1, who, span));
                     let stamp = self.load_stamp(first + rank, barrier, phase, sites[1]);
                     self.record_shared(cluster, rank, &places, stamp, (issuer, &seen), (who, lane, sites[1]));
                     let stamp = Access { site: sites[0] as u16, ..stamp };
