@@ -268,7 +268,7 @@ const TF32_SLOTS: [Split; 2] = [over([64, 64, 32, 12], 1, 2), over([128, 128, 32
 pub(super) const SLOTS: [Split; 2] = [over([64, 64, 64, 12], 1, 2), over([16, 64, 128, 10], 1, 2)];
 
 /// The tiles of the splits whose sums a second launch adds.
-pub(super) const PARTIAL: [Split; 10] = [
+pub(super) const PARTIAL: [Split; 11] = [
     aside([160, 128, 64, 5], [2, 1]),
     aside([192, 128, 64, 4], [2, 1]),
     aside([64, 96, 64, 10], [1, 4]),
@@ -276,9 +276,10 @@ pub(super) const PARTIAL: [Split; 10] = [
     aside([64, 128, 64, 8], [4, 1]),
     aside([128, 64, 64, 8], [4, 1]),
     aside([64, 64, 64, 12], [4, 1]),
-    aside([160, 64, 64, 7], [4, 1]),
     aside([144, 64, 64, 8], [2, 1]),
     aside([96, 64, 64, 9], [4, 1]),
+    aside([64, 192, 64, 6], [1, 4]),
+    aside([256, 128, 64, 4], [2, 1]),
 ];
 
 /// Most blocks of a launch that splits K over clusters: two rounds of blocks.
