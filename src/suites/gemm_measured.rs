@@ -88,19 +88,22 @@ mod tests {
             include_str!("../../bench/results/gemm-random-7bc4e185-h200.json"),
         ];
         let partial = include_str!("../../bench/results/gemm-partial-fit-h200.json");
-        // Of products in the second and third of these files the fastest choice copies an operand first, which is no candidate here.
+        let latest = include_str!("../../bench/results/gemm-random-f17a0003-h200.json");
+        // Only the first is of kernels that find their tiles by multiplications; the trees are fitted to the others with a tenth of the weight.
+        // Of products in the third and fourth of these files the fastest choice copies an operand first, which is no candidate here.
         for (policy, json, shapes, most, far) in [
+            (Policy::H200, latest, 290, 1.025, 1.26),
             (Policy::H200, random, 200, 1.05, 1.4),
             (Policy::H200, split, 50, 1.09, 1.85),
             (Policy::H200, clusters, 50, 1.06, 1.45),
-            (Policy::H200, FITTED_H200, 290, 1.02, 1.27),
-            (Policy::H200, partial, 50, 1.02, 1.2),
-            (Policy::H200, drawn[0], 59, 1.02, 1.17),
-            (Policy::H200, drawn[1], 59, 1.035, 1.24),
+            (Policy::H200, FITTED_H200, 260, 1.025, 1.27),
+            (Policy::H200, partial, 50, 1.03, 1.3),
+            (Policy::H200, drawn[0], 59, 1.035, 1.3),
+            (Policy::H200, drawn[1], 59, 1.05, 1.3),
             (Policy::H100, FITTED_H100, 220, 1.02, 1.42),
             (Policy::H100, OTHERS_H100, 40, 1.035, 1.38),
         ] {
-            // Splits whose sums a second launch adds are younger than most files: where one is chosen, `partial` and `drawn` have its time.
+            // Splits whose sums a second launch adds are younger than most files, and so are some tiles: where one is chosen, younger files have its time.
             let mut rows = rows(json).unwrap();
             let is_older = [FITTED_H200, FITTED_H100, OTHERS_H100].contains(&json);
             rows.retain(|row| !is_older || !row.is_untimed(&policy));
@@ -114,7 +117,7 @@ mod tests {
     #[test]
     fn the_choice_is_near_the_best_on_shapes_of_models() {
         for (policy, json, shapes, most, far) in
-            [(Policy::H200, FITTED_H200, 72, 1.01, 1.09), (Policy::H100, MODELS_H100, 64, 1.02, 1.09)]
+            [(Policy::H200, FITTED_H200, 72, 1.012, 1.1), (Policy::H100, MODELS_H100, 64, 1.02, 1.09)]
         {
             let rows = rows(json).unwrap();
             let rows: Vec<_> = rows.iter().filter(|row| row.title.starts_with("models")).collect();

@@ -82,7 +82,7 @@ fn loops_of_one_side_are_as_long_as_the_other_sides() {
 /// The producer may be any one of its warps.
 #[test]
 fn one_thread_does_what_one_is_to_do() {
-    all_are_found(Family::Leader, 24, &["another warp does what one is to do (operation 13)"]);
+    all_are_found(Family::Leader, 24, &["another warp does what one is to do (operation 14)"]);
 }
 
 /// Each of two threads arrives at one of two blocks: it does not matter which thread at which.
