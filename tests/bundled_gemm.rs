@@ -398,5 +398,5 @@ fn transposed_tiles_on_both_simulators() {
             }
         }
     }
-    assert_eq!(tiles, 4 * 9);
+    assert_eq!(tiles, 4 * 12);
 }
