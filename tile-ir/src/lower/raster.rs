@@ -152,11 +152,18 @@ impl<'a> Lowering<'a> {
         [quotient, self.eval(x - quotient * d)]
     }
 
-    /// The quotient and the remainder of two indices; `of`: the divisor, where the launcher knows it and the compiler does not. Where a tile
-    /// lies is what its first loads wait for (`docs/decisions/54-tiles-are-found-by-multiplications.md`).
+    /// Lowers what waits for its first loads: it finds its tiles by multiplications (`docs/decisions/54-tiles-are-found-by-multiplications.md`).
+    pub(super) fn by_reciprocals(&mut self, f: impl FnOnce(&mut Self)) {
+        self.reciprocals = true;
+        f(self);
+        self.reciprocals = false;
+    }
+
+    /// The quotient and the remainder of two indices; `of`: the divisor, where the launcher knows it.
     fn divide(&mut self, name: &str, x: ValueId, d: ValueId, of: Option<HostExpr>) -> [ValueId; 2] {
         let are_indices = [x, d].iter().all(|value| self.program.values[*value].ty == ValueType::Index);
-        match of.filter(|_| are_indices && self.program.values[d].kind.as_int().is_none()) {
+        let is_known = self.program.values[d].kind.as_int().is_some();
+        match of.filter(|_| self.reciprocals && are_indices && !is_known) {
             None => [self.binary(BinaryOp::Div, x, d), self.binary(BinaryOp::Rem, x, d)],
             Some(of) => {
                 let r = self.reciprocal(&format!("{name}_reciprocal"), of);
@@ -228,11 +235,13 @@ impl<'a> Lowering<'a> {
                 let height = self.program.values[panel].kind.as_int();
                 let group_tiles = self.eval(panel * raster.wide);
                 let tiles = height.zip(wide).map(|(rows, wide)| times(wide, HostExpr::Int(rows)));
-                let [group, within] = self.divide("group", t, group_tiles, tiles);
+                let [group, _] = self.divide("group", t, group_tiles, tiles);
+                let is_held = matches!(self.program.values[group].kind, ValueKind::Reg(_));
+                let group = if is_held { group } else { self.once("group", group) };
                 let first = self.eval(group * panel);
                 let rows = self.once("group_rows", Term::binary(BinaryOp::Min, panel, raster.high - first));
-                let within = self.once("in_group", within);
-                let [x, y] = match height.zip(high) {
+                let within = self.once("in_group", t - group * group_tiles);
+                let [x, y] = match height.zip(high).filter(|_| self.reciprocals) {
                     Some((1, _)) => [within, self.int(0)],
                     // All groups have this many rows, but for the last one.
                     Some((height, high)) => {

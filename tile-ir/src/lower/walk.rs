@@ -115,6 +115,8 @@ pub(super) struct Lowering<'a> {
     pub(super) first: SecondaryMap<VarId, Option<ValueId>>,
     /// With ping-pong: whether the other warpgroup has another tile.
     pub(super) more_tiles: Option<ValueId>,
+    /// Whether tiles are found by reciprocals that the launcher passes.
+    pub(super) reciprocals: bool,
     /// Of a warp-specialised kernel that counts its tiles: where, and how consumers learn of it.
     pub(super) counted: Option<hopper::Counted>,
     /// Tensors whose elements are stored two by two, which their rows must allow.
@@ -184,6 +186,7 @@ impl<'a> Lowering<'a> {
             roles: None,
             first: SecondaryMap::new(),
             more_tiles: None,
+            reciprocals: false,
             counted: None,
             paired: BTreeSet::new(),
             own_rows: BTreeSet::new(),

@@ -124,10 +124,11 @@ impl<'a> Lowering<'a> {
             self.plain_grid();
             self.grid_bindings();
         } else if !kernel.grid.is_empty() {
-            self.grid_line();
+            self.by_reciprocals(Self::grid_line);
         }
         let produces = self.produces(plan.split, warp);
-        self.either(produces, |l| l.producer(&roles, warp), |l| l.consumers(roles.clone(), warp));
+        let producer = |l: &mut Self| l.by_reciprocals(|l| l.producer(&roles, warp));
+        self.either(produces, producer, |l| l.consumers(roles.clone(), warp));
         self.prefetch_stored();
         if self.program.launch.min_blocks.is_none() {
             self.program.launch.min_blocks = Some(self.blocks_that_fit(plan.enough_registers()));
