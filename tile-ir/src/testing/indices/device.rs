@@ -179,7 +179,7 @@ impl Run<'_> {
             }
             ValueKind::Quotient(x, d, r) => {
                 let [x, d, r] = [self.index(*x)?, self.index(*d)?, self.index(*r)?];
-                let least = x * r >> 31;
+                let least = (x * r) >> 31;
                 index(i128::from(least + i64::from(x - least * d >= d)))
             }
             ValueKind::Cast(x) => {
