@@ -2,7 +2,8 @@
 //!
 //! A tile is stored as column panels, each as wide as the swizzle's span and as tall as the tile, one after another:
 //! the image that TMA leaves when it fetches one box a panel (a box may not be wider than its swizzle). Nothing is
-//! padded; a tile of `rows x cols` takes exactly `rows * cols * size_of(element)` bytes.
+//! padded, so that a tile of `rows x cols` takes exactly `rows * cols * size_of(element)` bytes, unless it is asked to be
+//! ([`SharedLayout::padded`]).
 //!
 //! ```text
 //! 64 x 128 bf16, B128 (64 columns a panel):   panel 0: 64 rows x 128 B | panel 1: 64 rows x 128 B
@@ -75,6 +76,16 @@ impl SharedLayout {
             return Err(LayoutError::PanelRows { rows, multiple, panels });
         }
         Ok(SharedLayout { rows, cols, dtype, swizzle, panel, order: Order::Rows })
+    }
+
+    /// A tile in panels as wide as the span of `swizzle`, of which the last one is wider than what is left of the tile's columns where
+    /// they are no whole spans. A load by TMA fills its rest with the tensor's next columns; nobody reads them.
+    ///
+    /// # Errors
+    /// As [`SharedLayout::new`] of the columns with those of the padding.
+    pub fn padded(rows: u32, cols: u32, dtype: Dtype, swizzle: Swizzle) -> Result<SharedLayout, LayoutError> {
+        let whole = row_bytes(rows, cols, dtype)?.next_multiple_of(swizzle.span()) / dtype.bytes();
+        Ok(SharedLayout { cols, ..SharedLayout::new(rows, whole, dtype, swizzle)? })
     }
 
     /// A tile with the widest swizzle that its row allows; row after row where none does.
@@ -166,7 +177,7 @@ impl SharedLayout {
 
     /// Panels side by side.
     pub const fn panels(&self) -> u32 {
-        self.cols / self.panel_cols()
+        self.cols.div_ceil(self.panel_cols())
     }
 
     /// Bytes from one panel to the next.
@@ -174,10 +185,10 @@ impl SharedLayout {
         self.rows * self.panel
     }
 
-    /// Bytes of the tile, with the padding of one that is stored column after column.
+    /// Bytes of the tile with its padding.
     pub const fn bytes(&self) -> u32 {
         match self.order {
-            Order::Rows => self.rows * self.cols * self.dtype.bytes(),
+            Order::Rows => self.panels() * self.panel_stride(),
             Order::Columns { pitch } => self.cols * pitch,
             Order::Turned { pitch } => self.rows * pitch,
         }
@@ -264,7 +275,7 @@ impl SharedLayout {
         let (panel, rest) = (offset / self.panel_stride(), offset % self.panel_stride());
         let plain = self.swizzle.apply(rest);
         let col = panel * self.panel_cols() + plain % self.panel / self.dtype.bytes();
-        Some((plain / self.panel, col))
+        (col < self.cols).then_some((plain / self.panel, col))
     }
 
     /// How an offset changes `rows` down and `cols` to the right of an element, whatever the element, as long as

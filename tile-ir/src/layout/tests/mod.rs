@@ -2,6 +2,7 @@
 
 mod columns;
 mod crossings;
+mod padded;
 mod parts;
 mod pieces;
 mod tf32;

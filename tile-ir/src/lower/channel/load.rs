@@ -29,7 +29,7 @@ pub(in crate::lower) struct Load {
     pub(in crate::lower) tensor: ParamId,
     pub(in crate::lower) buffer: BufferId,
     pub(in crate::lower) dtype: Dtype,
-    /// Elements of a slot.
+    /// Elements of a slot, with those that its layout pads it by.
     pub(in crate::lower) elements: u32,
     /// The tile in the tensor.
     pub(in crate::lower) src: TileRef,

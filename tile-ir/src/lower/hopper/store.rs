@@ -12,13 +12,15 @@ use crate::layout::{Formula, Fragment, Index, MatrixAccess, MmaInput, SharedLayo
 
 /// Sub-tiles that a warpgroup has in flight.
 const BUFFERS: u32 = 2;
-/// Widest row of a sub-tile in bytes: that of the widest swizzle.
-const ROW_BYTES: u32 = 128;
+/// Widest row of a sub-tile in bytes: that of the widest swizzle, or, where the slots leave no room for such sub-tiles, of the next.
+const ROW_BYTES: [u32; 2] = [128, 64];
 
 /// The buffers that sub-tiles go through.
 #[derive(Clone, Copy)]
 pub(super) struct Staging {
     array: SharedId,
+    /// Widest row of a sub-tile in bytes.
+    row_bytes: u32,
     /// The buffer that the next sub-tile goes through.
     buffer: RegId,
     /// Whether a buffer is written again, so that TMA must have read it before.
@@ -70,29 +72,47 @@ impl<'a> Lowering<'a> {
     /// Whether some fragment leaves through shared memory; then its buffers are declared.
     pub(super) fn staging(&mut self, roles: &mut Roles) {
         let kernel = self.kernel;
-        let mut elements = 0;
-        let (mut stores, mut in_loop) = (0, false);
-        let mut found: Option<(Dtype, u32)> = None;
-        for (stmt, _) in kernel.stmts.iter() {
-            if let Some((leaving, sub)) = self.leaving(stmt) {
-                elements = elements.max(BLOCK_ROWS * sub.width);
-                let layout = self.layouts.fragments.get(&leaving.fragment);
-                let [blocks, across] = layout.map_or([0; 2], |l| sub_tiles(l, sub.width, roles.plan.consumers));
-                stores += blocks * across;
-                in_loop |= is_in_loop(kernel, &kernel.body, stmt);
-                found = Some((sub.tile.dtype(), sub.tile.alignment()));
+        let mut found = None;
+        for row_bytes in ROW_BYTES {
+            let mut elements = 0;
+            let (mut stores, mut in_loop) = (0, false);
+            let mut of: Option<(Dtype, u32)> = None;
+            for (stmt, _) in kernel.stmts.iter() {
+                if let Some((leaving, sub)) = self.leaving(stmt, row_bytes) {
+                    elements = elements.max(BLOCK_ROWS * sub.width);
+                    let layout = self.layouts.fragments.get(&leaving.fragment);
+                    let [blocks, across] = layout.map_or([0; 2], |l| sub_tiles(l, sub.width, roles.plan.consumers));
+                    stores += blocks * across;
+                    in_loop |= is_in_loop(kernel, &kernel.body, stmt);
+                    of = Some((sub.tile.dtype(), sub.tile.alignment()));
+                }
+            }
+            let Some((dtype, align)) = of else { break };
+            let len = roles.plan.warpgroups() * BUFFERS * elements;
+            found = Some((row_bytes, dtype, align, len, in_loop || stores > BUFFERS));
+            if self.has_room(len * dtype.bytes(), align) {
+                break;
             }
         }
-        let Some((dtype, align)) = found else { return };
-        let shared = self.shared_array("staging", dtype, roles.plan.warpgroups() * BUFFERS * elements, true);
+        let Some((row_bytes, dtype, align, len, again)) = found else { return };
+        let shared = self.shared_array("staging", dtype, len, true);
         self.program.shared[shared].align = align;
         self.op(OpKind::Shared { shared });
         let buffer = self.variable("buffer", ValueType::Index, 0);
-        roles.staging = Some(Staging { array: shared, buffer, again: in_loop || stores > BUFFERS });
+        roles.staging = Some(Staging { array: shared, row_bytes, buffer, again });
     }
 
-    /// What a statement has leave through shared memory, by which sub-tiles, if TMA can do it.
-    fn leaving(&self, stmt: StmtId) -> Option<(Leaving, SubTile)> {
+    /// Whether shared memory has room for so many bytes beside the arrays that are declared.
+    fn has_room(&self, bytes: u32, align: u32) -> bool {
+        let arrays = self.program.shared.values();
+        let taken = arrays.fold(0u32, |end, array| end.next_multiple_of(array.align).saturating_add(array.bytes()));
+        let barriers: u32 = self.program.barriers.values().map(|array| array.len.saturating_mul(BARRIER_BYTES)).sum();
+        let needed = taken.next_multiple_of(align).saturating_add(bytes).saturating_add(barriers);
+        needed <= self.program.target.max_shared_bytes()
+    }
+
+    /// What a statement has leave through shared memory, by which sub-tiles of rows of at most so many bytes, if TMA can do it.
+    fn leaving(&self, stmt: StmtId, row_bytes: u32) -> Option<(Leaving, SubTile)> {
         let kernel = self.kernel;
         let leaving = if let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, evict, .. }) = &kernel.stmts[stmt].kind
         {
@@ -104,7 +124,7 @@ impl<'a> Lowering<'a> {
             let AddedTile { fragment, tensor, .. } = *self.added_tile(stmt)?;
             Leaving { fragment, place: Place::Tensor(tensor), transposed: false, adds: true, evict: None }
         };
-        Some((leaving, self.sub_tile(&leaving)?))
+        Some((leaving, self.sub_tile(&leaving, row_bytes)?))
     }
 
     /// The tile that a `parallel` loop adds to a tensor which is not accessed otherwise, in 32 bits and nowhere out of bounds.
@@ -123,7 +143,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The sub-tile of a store, if TMA can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit.
-    fn sub_tile(&self, leaving: &Leaving) -> Option<SubTile> {
+    fn sub_tile(&self, leaving: &Leaving, row_bytes: u32) -> Option<SubTile> {
         let Leaving { fragment, place, transposed, .. } = *leaving;
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
@@ -139,7 +159,7 @@ impl<'a> Lowering<'a> {
         {
             return None;
         }
-        let mut width = ROW_BYTES / dtype.bytes();
+        let mut width = row_bytes / dtype.bytes();
         while !part_cols(layout).is_multiple_of(width) {
             width /= 2;
             if width < 16 {
@@ -183,11 +203,8 @@ impl<'a> Lowering<'a> {
 
     /// Sends a fragment to its tensor by sub-tiles, from `start` on; false where TMA cannot.
     fn leave(&mut self, roles: &Roles, stmt: StmtId, start: &[Option<ExprId>]) -> bool {
-        let (Some((leaving, sub)), Some(Staging { array: staging, buffer, again })) =
-            (self.leaving(stmt), roles.staging)
-        else {
-            return false;
-        };
+        let Some(Staging { array: staging, row_bytes, buffer, again }) = roles.staging else { return false };
+        let Some((leaving, sub)) = self.leaving(stmt, row_bytes) else { return false };
         let Leaving { fragment, place, transposed, adds, evict } = leaving;
         let (Some(registers), Some((consumer, within))) = (self.fragments[fragment], roles.consumer) else {
             return false;

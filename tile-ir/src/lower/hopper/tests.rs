@@ -183,6 +183,34 @@ fn every_layout_of_the_operands_is_specialised() {
     }
 }
 
+/// An operand whose rows run across K and are no whole 64 bytes is fetched in boxes of 64 bytes all the same, into slots that are as much wider.
+#[test]
+fn slots_are_padded_to_boxes_of_two_sectors() {
+    for (stored, tile, cols) in [([true, true], [64, 144, 64], 144), ([false, false], [64, 144, 64], 160)] {
+        let program = lowered(&Gemm { stored, cluster: [1, 1], tile, stages: 3, threads: 128, ..COOPERATIVE });
+        let b = program.shared.values().find(|array| array.name == "b_s").unwrap();
+        assert_eq!(b.len, 3 * 64 * cols, "{stored:?}");
+        let map =
+            program.tensor_maps.values().find(|map| map.tensor.index() == 1 && map.box_extents.len() == 2).unwrap();
+        let (swizzle, extents) = if stored[1] { (Swizzle::B128, [64, 144]) } else { (Swizzle::B64, [32, 64]) };
+        assert_eq!((map.swizzle, map.box_extents.as_slice()), (swizzle, &extents[..]), "{stored:?}");
+        assert_eq!(count(&program.body, &|op| matches!(op, OpKind::Wgmma { n: 144, .. })), 4, "{stored:?}");
+    }
+}
+
+/// Where slots leave no room for sub-tiles of whole lines, stores are made by narrower ones.
+#[test]
+fn stores_take_what_slots_leave() {
+    let staging = |tile, stages| {
+        let program = lowered(&Gemm { cluster: [1, 1], tile, stages, ..COOPERATIVE });
+        assert!(program.shared_bytes <= Target::Sm90a.max_shared_bytes(), "{}", program.shared_bytes);
+        assert!(count(&program.body, &|op| matches!(op, OpKind::TensorStore { .. })) > 0, "{program}");
+        program.shared.values().find(|array| array.name == "staging").unwrap().len
+    };
+    assert_eq!(staging([256, 128, 64], 4), 2 * 2 * 64 * 64);
+    assert_eq!(staging([256, 160, 64], 4), 2 * 2 * 64 * 32);
+}
+
 #[test]
 fn ping_pong_has_two_tiles_at_once() {
     let g = Gemm {

@@ -24,6 +24,21 @@ impl Planner<'_> {
         SharedLayout::new(rows, cols, dtype, swizzle).map_err(|e| e.to_string())
     }
 
+    /// The layout of a slot whose rows run along M or N, as `wgmma` reads it. Rows that are whole sectors of 32 bytes and no more would be fetched
+    /// sector by sector, each in a box of its own; they are padded instead, so that a box has two sectors or more.
+    pub(super) fn tile_across(&self, buffer: BufferId) -> Result<SharedLayout, String> {
+        let kernel = self.kernel;
+        let loaded = self.loops.iter().any(|at| at.loads.iter().any(|stmt| self.fills(*stmt, buffer)));
+        match kernel.buffer_extents(buffer)[..] {
+            [rows, cols] if loaded && kernel.buffers[buffer].swizzle == SwizzleRequest::Auto => {
+                let dtype = kernel.buffer_dtype(buffer);
+                let swizzle = Swizzle::widest((cols * dtype.bytes()).next_multiple_of(Swizzle::B64.span()));
+                SharedLayout::padded(rows, cols, dtype, swizzle).map_err(|e| e.to_string())
+            }
+            _ => self.tile(buffer),
+        }
+    }
+
     /// The layout of an array that a load fills: what multiplies it decides, else the author, else row after row.
     fn slot(&self, buffer: BufferId, operands: &BTreeMap<BufferId, Operand>) -> Result<SharedLayout, String> {
         let kernel = self.kernel;
@@ -76,8 +91,11 @@ impl Planner<'_> {
         let transport = by(facts, [src, dst], (tensor, buffer)).map_err(|text| no(&text))?;
         let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&tensor));
         let evict = evict.as_ref().and_then(Eviction::hint);
-        let (dtype, elements) =
-            (kernel.buffer_dtype(buffer), u32::try_from(kernel.buffer_len(buffer)).unwrap_or(u32::MAX));
+        let dtype = kernel.buffer_dtype(buffer);
+        let elements = match &transport {
+            Transport::Boxes { layout, .. } => layout.bytes() / dtype.bytes(),
+            Transport::Rows(_) => u32::try_from(kernel.buffer_len(buffer)).unwrap_or(u32::MAX),
+        };
         Ok(Load { stmt, tensor, buffer, dtype, elements, src: src.clone(), transport, independent, evict, span })
     }
 

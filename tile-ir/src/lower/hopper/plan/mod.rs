@@ -400,8 +400,11 @@ impl Planner<'_> {
                 return Err(no("an operand is neither in shared memory nor a fragment"));
             }
             let major = if k_is_last { Major::K } else { Major::Mn };
-            let tile = self.tile(matrix.buffer).map_err(|text| no(&text))?;
-            let operand = Operand { tile, major };
+            let tile = match major {
+                Major::K => self.tile(matrix.buffer),
+                Major::Mn => self.tile_across(matrix.buffer),
+            };
+            let operand = Operand { tile: tile.map_err(|text| no(&text))?, major };
             if *operands.entry(matrix.buffer).or_insert(operand) != operand {
                 return Err(no("an operand is used both as it is and transposed"));
             }
