@@ -496,7 +496,8 @@ fn planted_mistakes_are_found() {
     };
     let verified = of_protocol(|verdict| verdict == Verdict::Verified);
     let wrong = of_protocol(|verdict| verdict != Verdict::Equal);
-    assert!(10 * verified >= 9 * wrong, "{verified} of {wrong} mistakes of the protocol");
-    // Four of 500 with seed 1, among 40 perhaps one.
-    assert!(unnoticed.len() * 100 <= count * 3, "{} of {count} go unnoticed", unnoticed.len());
+    // A part of what is drawn may be a few that are left to execution.
+    let is_all = judge_only.is_empty() && parts == 1;
+    assert!(!is_all || 10 * verified >= 9 * wrong, "{verified} of {wrong} mistakes of the protocol");
+    assert!(unnoticed.is_empty(), "{} of {count} go unnoticed", unnoticed.len());
 }
