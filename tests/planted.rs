@@ -2,8 +2,9 @@
 //! use) are found by `verify::program` alone; of coordinates and guards the checked simulator says so, or the result is another.
 //!
 //! `PLANTED` says how many are drawn, `PLANTED_SEED` from which seed, `PLANTED_ONLY` from programs whose name contains what,
-//! `PLANTED_FAMILIES` of which families (`Loop,Leader`), and `PLANTED_WRITE` a folder that gets the right and the wrong program of each that
-//! goes unnoticed, as text.
+//! `PLANTED_FAMILIES` of which families (`Loop,Leader`), `PLANTED_JUDGE` of which programs (`packed,clamped`) the mistakes are judged, all
+//! being drawn as without it, `PLANTED_PART` and `PLANTED_PARTS` which part of the drawn ones is judged, of how many, and `PLANTED_WRITE` a
+//! folder that gets the right and the wrong program of each that goes unnoticed, as text.
 
 #[path = "nvrtc/kernels.rs"]
 #[allow(dead_code)] // how they are compiled is for tests/nvrtc
@@ -18,7 +19,7 @@ use tile_ir::ir::{BinaryOp, DtypeClass, EntityRef, Instance, Kernel, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostExpr, ParameterKind, Program, ValueType};
 use tile_ir::sim::checked::{CheckedOptions, Copies, Schedule, run};
-use tile_ir::sim::{Argument, TensorArgument, numeric};
+use tile_ir::sim::{Argument, ScalarValue, TensorArgument, numeric};
 use tile_ir::testing::plant::{
     Family, Marked, Mistake, commits_without_copies, exchanges_alike, fences_nothing, marked, marked_everywhere,
     mistakes, moves_over_registers, planted,
@@ -91,7 +92,11 @@ enum Floats {
     /// Up to 4, hardly two of them equal: sums of products go far beyond those before.
     Large,
     /// Up to a quarter in the first tensor, four times as much in each one after it: what bounds others, or is compared with them, is mostly beyond them.
+    /// A tensor of two numbers holds the least and the greatest of its size: they may be a lower and an upper bound.
     Growing,
+    /// Hardly anything in a tensor's first rows, up to 8 in its last ones: what is the greatest so far is far exceeded later on. Scalars are 32,
+    /// which makes differences count, and a half in turn.
+    Rising,
 }
 
 const fn case(steps: i64, ragged: bool, contents: Contents, floats: Floats, blocks: Option<u32>) -> Case {
@@ -104,7 +109,7 @@ const LONG: i64 = 20_000;
 /// Whole tiles; tiles that leave their tensors, at four lengths, of which two end within a loop's first stages; tensors without elements; tables of
 /// entries that do not exist, and of some that do, beside long sequences and longer ones; sequences of some length; all of them beside numbers that differ; rows that are
 /// long enough for every warp of a large block.
-const CASES: [Case; 27] = [
+const CASES: [Case; 30] = [
     case(256, false, Contents::Random(7), Floats::Plain, None),
     case(256, true, Contents::Random(8), Floats::Plain, None),
     case(1000, true, Contents::Random(9), Floats::Plain, None),
@@ -126,6 +131,9 @@ const CASES: [Case; 27] = [
     case(72, true, Contents::Random(22), Floats::Growing, None),
     case(512, true, Contents::Same(0), Floats::Distinct, Some(2)),
     case(1000, true, Contents::Ascending(150), Floats::Distinct, Some(1)),
+    case(256, false, Contents::Ascending(200), Floats::Rising, None),
+    case(512, false, Contents::Ascending(400), Floats::Rising, Some(2)),
+    case(1000, true, Contents::Ascending(900), Floats::Rising, Some(2)),
     case(LONG, false, Contents::Random(11), Floats::Peaks, Some(4)),
     case(LONG, false, Contents::Random(12), Floats::Peaks, Some(4)),
     case(LONG, false, Contents::Random(13), Floats::Peaks, Some(4)),
@@ -134,27 +142,50 @@ const CASES: [Case; 27] = [
     case(LONG, false, Contents::Random(16), Floats::Peaks, Some(4)),
 ];
 
-/// Floating-point numbers in place of those that tensors hold.
-fn spread(arguments: &[Argument], floats: Floats, seed: u64) {
-    for (which, argument) in arguments.iter().enumerate() {
-        let Argument::Tensor(TensorArgument { dtype, memory, .. }) = argument else { continue };
-        if !matches!(dtype.class(), DtypeClass::Float(_)) {
-            continue;
+/// How large a number may be at some place of a tensor, which is number `which` of a launch's arguments.
+fn size(floats: Floats, which: usize, tensor: &TensorArgument, at: usize, random: &mut Random) -> f32 {
+    match floats {
+        Floats::Large => 4.0,
+        Floats::Growing => (1 << (2 * which).min(20)) as f32 / 4.0,
+        Floats::Rising => {
+            let rows = tensor.shape.len().checked_sub(2).map(|axis| (tensor.shape[axis], tensor.strides[axis].max(1)));
+            let (rows, stride) = rows.unwrap_or((tensor.memory.len() as i64, 1));
+            let row = at as i64 / stride % rows.max(1);
+            8.0 * ((row + 1) as f32 / rows.max(1) as f32).powi(4)
         }
-        let mut random = Random(seed.wrapping_mul(64) + which as u64);
-        let number = |_| {
-            let size = match floats {
-                Floats::Large => 4.0,
-                Floats::Growing => (1 << (2 * which).min(20)) as f32 / 4.0,
-                Floats::Peaks if random.below(1000) == 0 => 5000.0,
-                Floats::Plain | Floats::Distinct | Floats::Peaks => 0.5,
-            };
-            numeric::encode(*dtype, (random.below(1 << 24) as f32 / (1 << 23) as f32 - 1.0) * size)
+        Floats::Peaks if random.below(1000) == 0 => 5000.0,
+        Floats::Plain | Floats::Distinct | Floats::Peaks => 0.5,
+    }
+}
+
+/// Floating-point numbers in place of those that tensors hold and scalars are.
+fn spread(arguments: &mut [Argument], floats: Floats, seed: u64) {
+    let mut scalars = [32.0, 0.5].into_iter().cycle();
+    for (which, argument) in arguments.iter_mut().enumerate() {
+        let tensor = match argument {
+            Argument::Scalar(ScalarValue::Element(dtype, bits)) if matches!(dtype.class(), DtypeClass::Float(_)) => {
+                if floats == Floats::Rising {
+                    *bits = scalars.next().map_or(*bits, |number| numeric::encode(*dtype, number));
+                }
+                continue;
+            }
+            Argument::Tensor(tensor) if matches!(tensor.dtype.class(), DtypeClass::Float(_)) => tensor,
+            _ => continue,
         };
-        let elements = memory.len() / dtype.bytes() as usize;
-        let bytes = |bits: u32| bits.to_le_bytes().into_iter().take(dtype.bytes() as usize);
+        let (dtype, memory) = (tensor.dtype, &tensor.memory);
+        let width = dtype.bytes() as usize;
+        let elements = memory.len() / width;
+        let mut random = Random(seed.wrapping_mul(64) + which as u64);
+        let number = |at| {
+            let size = size(floats, which, tensor, at, &mut random);
+            let is_bound = floats == Floats::Growing && elements == 2;
+            let share = if is_bound { [-1.0, 1.0][at] } else { random.below(1 << 24) as f32 / (1 << 23) as f32 - 1.0 };
+            numeric::encode(dtype, share * size)
+        };
+        let bytes = |bits: u32| bits.to_le_bytes().into_iter().take(width);
         // A large tensor holds the same numbers again and again, at other columns of its rows.
-        let numbers: Vec<u8> = (0..elements.min(99_991)).map(number).flat_map(bytes).collect();
+        let most = if floats == Floats::Rising { elements } else { 99_991 };
+        let numbers: Vec<u8> = (0..elements.min(most)).map(number).flat_map(bytes).collect();
         for at in (0..memory.len()).step_by(numbers.len().max(1)) {
             memory.write(at, &numbers[..numbers.len().min(memory.len() - at)]).expect("its own bytes");
         }
@@ -183,10 +214,10 @@ fn bytes(argument: &Argument) -> Vec<u8> {
 impl Launch {
     /// `None` where the program has no such launch.
     fn new(program: &Program, case: Case) -> Option<Launch> {
-        let arguments = small_launch(program, case.steps, case.ragged, case.contents)?;
+        let mut arguments = small_launch(program, case.steps, case.ragged, case.contents)?;
         if case.floats != Floats::Plain {
             let seed = if let Contents::Random(seed) = case.contents { seed } else { case.steps as u64 };
-            spread(&arguments, case.floats, seed);
+            spread(&mut arguments, case.floats, seed);
         }
         let before = arguments.iter().map(bytes).collect();
         let most_steps = if case.blocks.is_some() { 1_000_000 } else { 2_000_000 };
@@ -420,8 +451,16 @@ fn planted_mistakes_are_found() {
         let (program, mistake) = &all[random.below(all.len())];
         drawn.entry(*program).or_default().push(mistake);
     }
-    let drawn: Vec<(&Program, Vec<&Mistake>)> =
-        drawn.into_iter().map(|(program, mistakes)| (&programs[program], mistakes)).collect();
+    let judge_only = std::env::var("PLANTED_JUDGE").unwrap_or_default();
+    let is_judged = |program: &Program| judge_only.split(',').any(|name| program.name.contains(name));
+    let (part, parts) = (setting("PLANTED_PART", 0), setting("PLANTED_PARTS", 1).max(1));
+    let drawn: Vec<(&Program, Vec<&Mistake>)> = drawn
+        .into_iter()
+        .map(|(program, mistakes)| (&programs[program], mistakes))
+        .skip(part)
+        .step_by(parts)
+        .filter(|(program, _)| is_judged(program))
+        .collect();
     let judged = drawn.par_iter().with_max_len(1).flat_map_iter(|(program, mistakes)| {
         let verdicts = judge(program, mistakes);
         mistakes.iter().zip(verdicts).map(|(mistake, verdict)| (*program, *mistake, verdict))
@@ -457,7 +496,8 @@ fn planted_mistakes_are_found() {
     };
     let verified = of_protocol(|verdict| verdict == Verdict::Verified);
     let wrong = of_protocol(|verdict| verdict != Verdict::Equal);
-    assert!(10 * verified >= 9 * wrong, "{verified} of {wrong} mistakes of the protocol");
-    // Four of 500 with seed 1, among 40 perhaps one.
-    assert!(unnoticed.len() * 100 <= count * 3, "{} of {count} go unnoticed", unnoticed.len());
+    // A part of what is drawn may be a few that are left to execution.
+    let is_all = judge_only.is_empty() && parts == 1;
+    assert!(!is_all || 10 * verified >= 9 * wrong, "{verified} of {wrong} mistakes of the protocol");
+    assert!(unnoticed.is_empty(), "{} of {count} go unnoticed", unnoticed.len());
 }

@@ -3,6 +3,7 @@
 //! A mistake is one operation left out, moved or changed. Which there are is read off the program, so every program has its
 //! own; a seed draws among them.
 
+mod always;
 mod clusters;
 mod leaders;
 mod sides;
@@ -386,16 +387,24 @@ fn guards(program: &mut Program, kind: &OpKind, change: Change) -> Option<ValueI
     Some(if change == Change::Unguard { all } else { program.values.push(fails) })
 }
 
-/// A program with a mark in every list of operations that accesses memory of several threads or synchronises.
+/// A program with a mark in every list of operations that accesses memory of several threads or synchronises, but for those that no launch
+/// comes to: what is done where a condition does not hold that always holds.
 pub fn marked_everywhere(program: &Program) -> Marked {
+    fn list(program: &Program, marked: &mut Program, ops: &mut Vec<Op>, count: &mut usize) {
+        let is_shared = ops.iter().any(|op| shares(program, &op.kind));
+        for op in ops.iter_mut() {
+            let is_one_way = matches!(op.kind, OpKind::If { cond, .. } if always::holds(program, cond));
+            let ways = if is_one_way { 1 } else { usize::MAX };
+            op.kind.bodies_mut().into_iter().take(ways).for_each(|body| list(program, marked, body, count));
+        }
+        if is_shared {
+            ops.insert(0, mark(marked, *count, None));
+            *count += 1;
+        }
+    }
     let mut marked = program.clone();
     let (mut body, mut count) = (std::mem::take(&mut marked.body), 0);
-    visit::each_list_mut(&mut body, &mut |ops| {
-        if ops.iter().any(|op| shares(program, &op.kind)) {
-            ops.insert(0, mark(&mut marked, count, None));
-            count += 1;
-        }
-    });
+    list(program, &mut marked, &mut body, &mut count);
     marked.body = body;
     Marked { program: marked, count }
 }

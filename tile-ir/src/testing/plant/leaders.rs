@@ -153,7 +153,7 @@ fn made_of(program: &Program, id: ValueId) -> Vec<ValueKind> {
 }
 
 /// The value that a register is declared with, if it is declared once.
-fn first_value(ops: &[Op], reg: RegId) -> Option<ValueId> {
+pub(super) fn first_value(ops: &[Op], reg: RegId) -> Option<ValueId> {
     let declares = |kind: &OpKind| matches!(kind, OpKind::Let { reg: r, value: Some(_) } if *r == reg);
     if count(ops, &declares) != 1 {
         return None;

@@ -62,6 +62,24 @@ fn misuse_of_an_mbarrier_is_found_before_a_compilation() {
     assert_eq!(found.len(), 2);
 }
 
+/// What only the compiler writes is wrong before a compilation too: a proxy fence that is missing, a shared address that TMA does not take.
+#[test]
+fn a_missing_fence_and_a_refused_copy_are_found_before_a_compilation() {
+    let program = program(MULTICAST);
+    for (text, code, why) in [
+        ("`fence proxy async` is left out", "TK0401", "with no proxy fence"),
+        ("a TMA load goes 64 elements further", "TK0205", "the hardware refuses this"),
+    ] {
+        let all: Vec<_> = mistakes(&program).into_iter().filter(|mistake| mistake.text == text).collect();
+        let found = all.iter().map(|mistake| verify(&planted(&program, mistake), Effort::Compilation).err());
+        let found: Vec<String> = found.map(|bug| format!("{bug:?}")).collect();
+        assert!(
+            !found.is_empty() && found.iter().all(|bug| bug.contains(code) && bug.contains(why)),
+            "{text}: {found:#?}"
+        );
+    }
+}
+
 /// All mistakes of a family in [`MULTICAST`] are found, but those with these texts, which are not found.
 #[track_caller]
 fn all_are_found(family: Family, least: usize, but: &[&str]) {

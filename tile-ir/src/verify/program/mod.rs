@@ -222,11 +222,18 @@ fn is_broken(program: &Program, found: &Diagnostic, effort: Effort, was_stopped:
     let certain = [Code::IN_FLIGHT, Code::REGISTER_BUDGET, Code::OUTSIDE_THE_GRID];
     // No author's index is that of an mbarrier, and no author's operation uses one.
     let is_of_mbarrier = || program.barriers.values().any(|array| names_barrier(found, &array.name));
+    // No author writes a proxy fence, a TMA copy, a product's descriptor, or an arrival in another block. Shuffles are an author's, and so are
+    // coordinates that a tensor's numbers are.
+    let is_of_copies = || found.message.ends_with("with no proxy fence");
+    let is_refused =
+        || found.message.starts_with("the hardware refuses this: ") && !found.message.contains("coordinate");
     match found.code {
         // Where it was stopped, nobody waited for anybody.
         Code::DEADLOCK => !was_stopped,
         Code::DIVERGENT_BARRIER | Code::OUT_OF_BOUNDS => effort == Effort::Test || is_of_mbarrier(),
-        Code::RACE | Code::ILLEGAL_OPERATION | Code::GLOBAL_RACE => effort == Effort::Test,
+        Code::RACE => effort == Effort::Test || is_of_copies(),
+        Code::ILLEGAL_OPERATION => effort == Effort::Test || is_refused(),
+        Code::GLOBAL_RACE => effort == Effort::Test,
         code => certain.contains(&code),
     }
 }
