@@ -4,7 +4,7 @@
     python bench/random_shapes.py target/release/examples/libcookbook_for_python.so --seed 1a2b3c4d --out shapes.json
 
 usage: random_shapes.py LIBRARY --seed HEX [--families aligned,odd,..] [--count 60] [--peers cublas,cublaslt,triton] [--rounds 7]
-       [--called] [--tuned] [--shapes MxNxK,..] [--seconds N] [--out FILE.json]
+       [--called | --within 1.5] [--tuned] [--shapes MxNxK,..] [--seconds N] [--out FILE.json]
 
 Shapes are drawn log-uniformly from the seed. The families of `tile_kernels::gemm` are `aligned` (bf16 and f16, extents that are multiples of
 8), `odd` (extents that are not, or rows of a pitch of K + 8 elements), `f32`, `tf32` and `epilogue` (a bias, and ReLU or GELU of the sum with
@@ -17,7 +17,7 @@ those of the seed that the first eight digits of its hash are.
 Each result is compared with float64 first. A time is that of a graph of calls which rotate over 0.4 GB of operands, or over 64 sets (256 of a
 GEMV's) of smaller ones; `plain` and `dependent` are the same calls without and with programmatic dependent launch; the peers' are plain.
 Everybody is screened in short rounds; what is called, the three best of ours and the two best of each peer run in random order afterwards.
-`--called` leaves the other choices out; `--tuned` adds what `gemm::tuned` or `gemv::tuned` launches; `--shapes` measures these instead, bf16
+`--called` leaves the other choices out, `--within` those that are expected to take so many times as long as the best; `--tuned` adds what `gemm::tuned` or `gemv::tuned` launches; `--shapes` measures these instead, bf16
 and `nt`. A peer that fails is named, and takes no part in that row. A run goes on where FILE.json ends; `--seconds` begins no shape after so many.
 """
 import argparse
@@ -72,8 +72,10 @@ def measure(library, shape, arguments):
     if arguments.tuned:
         enter("tuned", lambda: Ours(library, asked, calls, TUNER, True))
     if not arguments.called:
-        for index, (name, _) in enumerate(expected):
-            enter(f"ours {name}", lambda: Ours(library, asked, calls, index, False))
+        most = arguments.within * min(us for _, us in expected)
+        for index, (name, us) in enumerate(expected):
+            if us <= most:
+                enter(f"ours {name}", lambda: Ours(library, asked, calls, index, False))
     try:
         for name, made in shape.peers(arguments.peers, calls).items():
             enter(name, lambda: Captured(made))
@@ -155,6 +157,7 @@ def main():
     parser.add_argument("--peers", type=listed, default=list(PEERS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--called", action="store_true")
+    parser.add_argument("--within", type=float, default=math.inf)
     parser.add_argument("--tuned", action="store_true")
     parser.add_argument("--shapes", type=lambda text: [tuple(map(int, s.split("x"))) for s in text.split(",")])
     parser.add_argument("--seconds", type=float, default=1e9)

@@ -304,7 +304,7 @@ fn the_choice_is_an_instance() {
             for k in [0, 64, 1000, 20_000] {
                 for [a_t, b_t] in LAYOUTS {
                     let Choice { tile: (bm, bn, ..), .. } = Choice::for_shape(m, n, k, [a_t, b_t]);
-                    assert!(bm * bn > 0 && (b_t || bn % 64 == 0), "{m} {n} {k}: {bm} x {bn}");
+                    assert!(bm * bn > 0 && (b_t || bn >= 64), "{m} {n} {k}: {bm} x {bn}");
                 }
             }
         }
@@ -319,7 +319,7 @@ const SKINNY: [(i64, i64, usize, usize); 7] = [
     (32, 48, 128, 10),
     (64, 32, 128, 8),
     (64, 48, 128, 7),
-    (64, 144, 64, 8),
+    (64, 192, 64, 6),
 ];
 
 /// What a tile makes of operands, with and without an epilogue.
@@ -398,5 +398,5 @@ fn transposed_tiles_on_both_simulators() {
             }
         }
     }
-    assert_eq!(tiles, 4 * 12);
+    assert_eq!(tiles, 4 * 14);
 }

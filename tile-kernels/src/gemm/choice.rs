@@ -33,7 +33,7 @@ pub struct Choice {
 pub type Tile = (i64, i64, usize, usize, usize, usize, usize);
 
 /// The tiles that there are instances of, for operands that TMA fetches.
-pub(super) const TILES: [Tile; 59] = [
+pub(super) const TILES: [Tile; 61] = [
     (128, 256, 64, 4, 256, 1, 1),
     (128, 192, 64, 4, 128, 1, 1),
     (128, 224, 64, 4, 256, 1, 1),
@@ -50,16 +50,13 @@ pub(super) const TILES: [Tile; 59] = [
     (32, 96, 128, 6, 128, 1, 1),
     (64, 32, 128, 8, 128, 1, 1),
     (64, 48, 128, 7, 128, 1, 1),
-    (64, 144, 64, 8, 128, 1, 1),
     (64, 192, 64, 6, 128, 1, 1),
     (64, 96, 64, 10, 128, 1, 1),
-    (128, 96, 64, 7, 128, 1, 1),
     (16, 64, 128, 10, 128, 1, 1),
     (32, 64, 128, 8, 128, 1, 1),
     (128, 256, 64, 4, 256, 1, 2),
     (256, 128, 64, 4, 256, 1, 2),
     (192, 128, 64, 4, 384, 1, 1),
-    (192, 192, 64, 3, 384, 1, 1),
     (128, 128, 64, 6, 128, 1, 4),
     (128, 128, 64, 6, 128, 4, 2),
     (64, 64, 64, 12, 128, 4, 1),
@@ -69,18 +66,13 @@ pub(super) const TILES: [Tile; 59] = [
     (64, 128, 64, 8, 128, 4, 2),
     (128, 64, 64, 8, 128, 1, 2),
     (64, 80, 64, 10, 128, 4, 2),
-    (64, 96, 64, 10, 128, 4, 2),
     (64, 96, 64, 10, 128, 2, 4),
     (128, 96, 64, 7, 128, 4, 2),
     (128, 160, 64, 5, 256, 1, 2),
-    (192, 128, 64, 4, 384, 2, 2),
     (192, 160, 64, 4, 384, 2, 1),
-    (96, 256, 64, 4, 256, 1, 2),
-    (96, 256, 64, 4, 256, 2, 2),
     (144, 128, 64, 5, 256, 2, 2),
     (160, 128, 64, 5, 256, 2, 2),
     (208, 128, 64, 4, 256, 2, 1),
-    (208, 128, 64, 4, 256, 2, 2),
     (96, 64, 64, 9, 128, 2, 2),
     (128, 192, 64, 4, 128, 1, 2),
     (160, 64, 64, 7, 128, 4, 1),
@@ -93,6 +85,16 @@ pub(super) const TILES: [Tile; 59] = [
     (192, 192, 64, 3, 384, 1, 2),
     (128, 128, 64, 6, 128, 2, 1),
     (176, 128, 64, 4, 256, 2, 1),
+    (112, 192, 64, 5, 128, 1, 2),
+    (128, 160, 64, 5, 128, 2, 1),
+    (176, 128, 64, 5, 128, 2, 1),
+    (192, 96, 64, 5, 128, 2, 1),
+    (64, 32, 64, 16, 128, 4, 2),
+    (160, 128, 64, 5, 128, 2, 1),
+    (112, 128, 64, 6, 128, 4, 1),
+    (128, 176, 64, 5, 128, 1, 2),
+    (144, 128, 64, 5, 128, 2, 1),
+    (128, 112, 64, 6, 128, 1, 4),
 ];
 
 /// The tiles where every thread copies operands of 16 bits.
@@ -299,10 +301,14 @@ fn is_large(m: i64, n: i64) -> bool {
 }
 
 /// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
-fn has((bm, bn, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
+fn has((bm, bn, bk, _, _, cx, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
     // Few rows: of weights along K, but for the tiles that are made for the others.
     let few = bm >= 64 || b_transposed != (bn == 64);
-    few && (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && (bn % 32 == 0 || bm % 64 != 0) && bk == 64)
+    let atoms = |rows: i64, blocks: usize| rows as usize % (8 * blocks) == 0;
+    few && (b_transposed || bn % 64 == 0 || bn > 64 && bk == 64)
+        && (!a_transposed || bm >= 64 && bk == 64)
+        && (a_transposed || atoms(bm, cx))
+        && (!b_transposed || atoms(bn, cy))
 }
 
 /// Launches the instance of [`kernel::gemm`](struct@super::kernel::gemm) with this tile.
