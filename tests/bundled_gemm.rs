@@ -398,5 +398,6 @@ fn transposed_tiles_on_both_simulators() {
             }
         }
     }
-    assert_eq!(tiles, 4 * 14);
+    // Of these, 112 rows of an operand along K are no whole atoms for each of four blocks.
+    assert_eq!(tiles, 4 * 14 - 2);
 }

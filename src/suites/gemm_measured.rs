@@ -115,7 +115,7 @@ mod tests {
             (Policy::H200, partial, 50, 1.03, 1.3),
             (Policy::H200, drawn[0], 59, 1.035, 1.3),
             (Policy::H200, drawn[1], 59, 1.05, 1.3),
-            (Policy::H100, FITTED_H100, 220, 1.02, 1.42),
+            (Policy::H100, FITTED_H100, 200, 1.02, 1.42),
             (Policy::H100, OTHERS_H100, 35, 1.04, 1.38),
         ] {
             // Splits whose sums a second launch adds are younger than most files, and so are some tiles: where one is chosen, younger files have its time.
