@@ -304,7 +304,7 @@ fn is_large(m: i64, n: i64) -> bool {
 fn has((bm, bn, bk, _, _, cx, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
     // Few rows: of weights along K, but for the tiles that are made for the others.
     let few = bm >= 64 || b_transposed != (bn == 64);
-    let atoms = |rows: i64, blocks: usize| rows as usize % (8 * blocks) == 0;
+    let atoms = |rows: i64, blocks: usize| (rows as usize).is_multiple_of(8 * blocks);
     few && (b_transposed || bn % 64 == 0 || bn > 64 && bk == 64)
         && (!a_transposed || bm >= 64 && bk == 64)
         && (a_transposed || atoms(bm, cx))

@@ -106,9 +106,8 @@ body
     }
 ";
         let program = crate::text::parse_program(text).unwrap_or_else(|error| panic!("{error}"));
-        let conditions = program.body.iter().filter_map(|op| match op.kind {
-            OpKind::If { cond, .. } => Some(super::holds(&program, cond)),
-            _ => None,
+        let conditions = program.body.iter().filter_map(|op| {
+            if let OpKind::If { cond, .. } = op.kind { Some(super::holds(&program, cond)) } else { None }
         });
         assert_eq!(conditions.collect::<Vec<_>>(), [true, false, true, false, false]);
     }
