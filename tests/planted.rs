@@ -107,9 +107,9 @@ const fn case(steps: i64, ragged: bool, contents: Contents, floats: Floats, bloc
 const LONG: i64 = 20_000;
 
 /// Whole tiles; tiles that leave their tensors, at four lengths, of which two end within a loop's first stages; tensors without elements; tables of
-/// entries that do not exist, and of some that do, beside long sequences and longer ones; sequences of some length; all of them beside numbers that differ; rows that are
+/// entries that do not exist, and of some that do, beside long sequences, longer ones, and ones that the tables are long enough for; sequences of some length; all of them beside numbers that differ; rows that are
 /// long enough for every warp of a large block.
-const CASES: [Case; 30] = [
+const CASES: [Case; 32] = [
     case(256, false, Contents::Random(7), Floats::Plain, None),
     case(256, true, Contents::Random(8), Floats::Plain, None),
     case(1000, true, Contents::Random(9), Floats::Plain, None),
@@ -125,6 +125,8 @@ const CASES: [Case; 30] = [
     case(256, true, Contents::Tables(300), Floats::Large, None),
     case(512, false, Contents::Random(20), Floats::Large, Some(2)),
     case(512, false, Contents::Tables(9000), Floats::Distinct, Some(2)),
+    case(256, false, Contents::Tables(120), Floats::Distinct, Some(2)),
+    case(256, false, Contents::Tables(120), Floats::Rising, Some(2)),
     case(512, false, Contents::Same(1_000_000), Floats::Distinct, Some(1)),
     case(512, false, Contents::Same(5000), Floats::Plain, Some(2)),
     case(72, true, Contents::Random(21), Floats::Growing, None),
