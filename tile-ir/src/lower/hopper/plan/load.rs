@@ -25,12 +25,17 @@ impl Planner<'_> {
     }
 
     /// The layout of a slot whose rows run along M or N, as `wgmma` reads it. Rows that are whole sectors of 32 bytes and no more would be fetched
-    /// sector by sector, each in a box of its own; they are padded instead, so that a box has two sectors or more.
+    /// sector by sector, each in a box of its own; they are padded instead, so that a box has two sectors or more. Rows of at most 128 bytes are not:
+    /// the padding would be a third of what is fetched, or more.
     pub(super) fn tile_across(&self, buffer: BufferId) -> Result<SharedLayout, String> {
         let kernel = self.kernel;
         let loaded = self.loops.iter().any(|at| at.loads.iter().any(|stmt| self.fills(*stmt, buffer)));
         match kernel.buffer_extents(buffer)[..] {
-            [rows, cols] if loaded && kernel.buffers[buffer].swizzle == SwizzleRequest::Auto => {
+            [rows, cols]
+                if loaded
+                    && kernel.buffers[buffer].swizzle == SwizzleRequest::Auto
+                    && cols * kernel.buffer_dtype(buffer).bytes() > Swizzle::B128.span() =>
+            {
                 let dtype = kernel.buffer_dtype(buffer);
                 let swizzle = Swizzle::widest((cols * dtype.bytes()).next_multiple_of(Swizzle::B64.span()));
                 SharedLayout::padded(rows, cols, dtype, swizzle).map_err(|e| e.to_string())
