@@ -4,14 +4,15 @@
     python bench/attention.py target/release/examples/libcookbook_for_python.so --sustained --out bench/results/attention-h200.json
     python bench/attention.py target/release/examples/libcookbook_for_python.so --random 20 --seed 1a2b3c4d
 
-usage: attention.py LIBRARY [--out FILE.json] [--random N --seed S | --options] [--only TEXT] [--rounds 9] [--sustained] [--seconds N] [--device cuda | cpu]
+usage: attention.py LIBRARY [--out FILE.json] [--random N --seed S | --options] [--only TEXT] [--rounds 9] [--sustained] [--seconds N] [--flash3 FILE.so] [--device cuda | cpu]
 
 The shapes are those of the FlashAttention-3 paper (16,384 tokens, 2,048 elements of all heads) in bf16, or N random ones: heads, groups,
 lengths from 17 to 30,000, causal or not, a quarter of them packed sequences of different length; or (`--options`) windows, soft caps, sinks and
 other heads, beside flex_attention (which has no sinks) and beside cuDNN without the option. Of packed sequences "a call each" is one call of
 cuDNN a sequence. Every result but cuDNN's without the option is checked beside float32 before anything is timed. The method is that of
 harness/method.py: graphs that rotate over buffers, in random order, medians over rounds; `--sustained` adds blocks of half a second. TFLOP/s
-count 2 (D + DV) operations for each key that a query of a head sees. `ATTENTION_PEERS` may name a Python file with more
+count 2 (D + DV) operations for each key that a query of a head sees. FlashAttention-3 is a peer where `--flash3` names a library of it
+(bench/flash3/build.sh). `ATTENTION_PEERS` may name a Python file with more
 contenders: its `contenders(q, k, v, o, causal)` returns calls that write `o`, by name. `--seconds` begins no shape after so many. `--device
 cpu` only checks, small shapes on our simulator.
 """
@@ -32,6 +33,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.attention.varlen import varlen_attn
 
 from cookbook import Library
+from harness.flash3 import Flash3
 from harness.method import Captured, median, race, sets_for, sustained
 
 # B, H, HK, M, N, D
@@ -153,9 +155,21 @@ def flex_call(case):
     return lambda t: compiled(t["q"], t["k"], t["v"], score_mod=score, block_mask=mask)
 
 
-def contenders(library, case, more):
+def flash3_call(flash3, case):
+    def call(t):
+        if case.packed:
+            most = [max(pair[at] for pair in case.packed) for at in (0, 1)]
+            flash3.forward(t["q"], t["k"], t["v"], t["o"], case.causal, (t["fq"], t["fk"]), most)
+        else:
+            flash3.forward(t["q"], t["k"], t["v"], t["o"], case.causal)
+    return call
+
+
+def contenders(library, case, flash3, more):
     """name -> a function of a set of tensors, which returns the result, or writes `o` and returns None."""
     calls, causal = {"ours": case.ours(library)}, case.causal
+    if flash3 and not case.options and case.shape[5] in (64, 128):
+        calls["FA3"] = flash3_call(flash3, case)
     cudnn, flash = torch_call(SDPBackend.CUDNN_ATTENTION, causal), torch_call(SDPBackend.FLASH_ATTENTION, causal)
     if case.packed:
         most = [max(pair[at] for pair in case.packed) for at in (0, 1)]
@@ -188,11 +202,11 @@ def checked(call, case, t):
     return found
 
 
-def measured(library, case, args, more):
+def measured(library, case, args, flash3, more):
     work, entries, errors = case.flops(), {}, {}
     size = sum(x.nbytes for x in case.tensors("cuda").values() if isinstance(x, torch.Tensor))
     sets = [case.tensors("cuda") for _ in range(sets_for(size, 8))]
-    for name, call in contenders(library, case, more).items():
+    for name, call in contenders(library, case, flash3, more).items():
         try:
             if "without" not in name:
                 errors[name] = checked(call, case, sets[0])
@@ -223,6 +237,7 @@ def main():
     parser.add_argument("--random", type=int, default=0, help="so many random shapes instead of the paper's")
     parser.add_argument("--options", action="store_true", help="windows, soft caps, sinks and other heads instead of the paper's shapes")
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--flash3", help="the library that bench/flash3/build.sh makes: FlashAttention-3 takes part")
     parser.add_argument("--only", default="", help="the shapes whose title contains this")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--sustained", action="store_true")
@@ -239,7 +254,7 @@ def main():
                     found = checked(case.ours(library), case, case.tensors("cpu"))
                     print(f"{case.title}: right, relative error {found:.1e}")
         return
-    more = None
+    flash3, more = Flash3(args.flash3) if args.flash3 else None, None
     if path := os.environ.get("ATTENTION_PEERS"):
         spec = importlib.util.spec_from_file_location("attention_peers", path)
         more = importlib.util.module_from_spec(spec)
@@ -260,7 +275,7 @@ def main():
             print(f"{title}: no time left", flush=True)
             continue
         try:
-            row = measured(library, case, args, more)
+            row = measured(library, case, args, flash3, more)
         except Exception as problem:
             print(f"{title}: {repr(problem)[:400]}", flush=True)
             failed.append(title)
