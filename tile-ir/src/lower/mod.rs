@@ -27,6 +27,7 @@
 //! | `class` | what differs where rows of tensors are not aligned |
 //! | `builder`, `term` | what the walk and the passes over programs write with; formulas of values |
 
+mod alike;
 mod arrive;
 mod bind;
 mod block;

@@ -1,17 +1,17 @@
 //! Steps that are masked: the last ones of a loop of products, peeled off it.
 //!
 //! Contract. In: a loop of products by `wgmma`, with an `if` between them that works on the elements of fragments and whose condition,
-//! once it holds, holds in every later iteration: `step * c + d > bound`, where all blocks have the same bound, as the mask of the last
-//! keys of attention has it. Out: the iterations before the first in which it holds, in a loop without the `if`, and the others in a
-//! second loop, without the condition:
+//! once it holds, holds in every later iteration: `step * c + d > bound`, where all threads of a block have the same bound ([`Alike`]) and the loop does
+//! not change it, as the masks of attention have it. Out: the iterations before the first in which it holds, in a loop without the `if`, and
+//! the others in a second loop, without the condition:
 //!
 //! ```text
 //! for i in a..b { w; if i * c + d > n { x }; y }   becomes   for i in a..first { w; y }   for i in first..b { w; x; y }
 //! ```
 //!
-//! A branch between products keeps ptxas from moving their work across it (decision 43). Where bounds differ from tile to tile, as the causal
-//! mask's do, each tile goes through both loops, and nothing is gained.
+//! A branch between products keeps ptxas from moving their work across it (decisions 43 and 56).
 
+use super::alike::Alike;
 use super::builder::Builder;
 use super::term::{Compare, Term};
 use crate::diag::Diagnostic;
@@ -24,7 +24,10 @@ use crate::lowered::*;
 /// A mistake of the compiler.
 pub fn peel(program: Program) -> Result<Program, Vec<Diagnostic>> {
     match multiplies(&program.body) {
-        true => Builder::rewrite(program, Builder::peeled),
+        true => {
+            let alike = Alike::of(&program);
+            Builder::rewrite(program, |l, ops| l.peeled(ops, &alike))
+        }
         false => Ok(program),
     }
 }
@@ -41,16 +44,16 @@ fn works_on_elements(ops: &[Op]) -> bool {
 
 impl Builder {
     /// The operations, of which each loop that can be is two.
-    fn peeled(&mut self, ops: Vec<Op>) -> Vec<Op> {
+    fn peeled(&mut self, ops: Vec<Op>, alike: &Alike) -> Vec<Op> {
         let mut all = Vec::with_capacity(ops.len());
         for mut op in ops {
             self.span = op.span;
-            if let Some(loops) = self.two_loops(&op.kind) {
+            if let Some(loops) = self.two_loops(&op.kind, alike) {
                 all.extend(loops);
                 continue;
             }
             for body in op.kind.bodies_mut() {
-                *body = self.peeled(std::mem::take(body));
+                *body = self.peeled(std::mem::take(body), alike);
             }
             all.push(op);
         }
@@ -58,7 +61,7 @@ impl Builder {
     }
 
     /// A loop as two, behind what says where the second one begins; `None` where it stays one.
-    fn two_loops(&mut self, kind: &OpKind) -> Option<Vec<Op>> {
+    fn two_loops(&mut self, kind: &OpKind, alike: &Alike) -> Option<Vec<Op>> {
         let OpKind::For { reg, start, end, step, unroll, body } = kind else { return None };
         // A bound in 64 bits need not fit the register that holds where the second loop begins.
         let is_narrow = [start, end].iter().all(|bound| self.program.values[**bound].ty == ValueType::Index);
@@ -68,7 +71,9 @@ impl Builder {
         let (at, from) = body.iter().enumerate().find_map(|(at, op)| {
             let OpKind::If { cond, then, otherwise } = &op.kind else { return None };
             let is_mask = otherwise.is_empty() && works_on_elements(then);
-            Some((at, self.holds_from(*cond, *reg).filter(|_| is_mask)?))
+            let from =
+                self.holds_from(*cond, *reg).filter(|from| is_mask && self.is_kept(from.bound, *reg, body, alike))?;
+            Some((at, from))
         })?;
         let (mut without, mut masked) = (body.clone(), body.clone());
         let Op { kind: OpKind::If { then, .. }, span } = without.remove(at) else { return None };
@@ -86,7 +91,7 @@ impl Builder {
         }))
     }
 
-    /// From where on a condition holds, of the index `reg` of a loop and of what is the same in all blocks; `None` where it is of another kind.
+    /// From where on a condition holds, of the index `reg` of a loop and of a bound; `None` where it is of another kind.
     fn holds_from(&self, cond: ValueId, reg: RegId) -> Option<Threshold> {
         let ValueKind::Binary(op, a, b) = self.program.values[cond].kind else { return None };
         let (index, bound, is_above) = match op {
@@ -100,7 +105,8 @@ impl Builder {
         let least = offset.checked_add(i64::from(!is_above))?;
         let is_small = |number: i64| (0..1 << 20).contains(&number);
         let fits = scale >= 2 && is_small(scale) && is_small(least);
-        (fits && self.is_of_launch(bound)).then_some(Threshold { bound, scale, least })
+        let is_index = self.program.values[bound].ty == ValueType::Index;
+        (fits && is_index).then_some(Threshold { bound, scale, least })
     }
 
     /// `(c, d)` of a value that is `c * reg + d`, in 32 bits.
@@ -124,14 +130,17 @@ impl Builder {
         }
     }
 
-    /// Whether a value is an index that every block of the launch has: nothing in it is a register, a thread's or a block's, or read from memory.
-    fn is_of_launch(&self, value: ValueId) -> bool {
-        let of_launch = |value: &Value| {
-            let is_leaf = matches!(value.kind, ValueKind::Int(_) | ValueKind::Param(_));
-            is_leaf || matches!(value.kind, ValueKind::Unary(..) | ValueKind::Binary(..))
+    /// Whether all threads of a block hold a value alike, and the same one in every iteration of the loop over `index`: it reads no memory, and no
+    /// register that the loop changes.
+    fn is_kept(&self, value: ValueId, index: RegId, body: &[Op], alike: &Alike) -> bool {
+        let sets = |reg: RegId| move |part: &Part<'_>| matches!(part, Part::Sets(r) if **r == reg);
+        let changed = |reg: RegId| reg == index || visit::any(body, &|kind| kind.parts().iter().any(sets(reg)));
+        let is_kept = |value: &Value| match value.kind {
+            ValueKind::Load(_) => false,
+            ValueKind::Reg(reg) => !changed(reg),
+            _ => true,
         };
-        self.program.values[value].ty == ValueType::Index
-            && visit::values(&self.program, value).into_iter().all(of_launch)
+        alike.is_alike(&self.program, value) && visit::values(&self.program, value).into_iter().all(is_kept)
     }
 
     /// The first index, counted from 0, from which on a condition holds.

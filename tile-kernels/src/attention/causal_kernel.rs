@@ -48,7 +48,7 @@ pub fn causal<T: Half, const BM: usize, const BN: usize, const D: usize, const D
         begin_tile(&mut acc, &mut most, &mut total);
         copy(q.at([b, h, row, 0]), &mut q_s);
         // A step's keys at least: the steps are known to fit 32 bits.
-        for step in pipelined(0..ceil_div(if BN < BM { max(seen, BN) } else { seen }, BN), BM / 64) {
+        for step in pipelined(0..ceil_div(max(seen, BN), BN), BM / 64) {
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();

@@ -6,9 +6,9 @@ use tile_runtime::prelude::*;
 /// and `acc` are what they would be had that been known from the beginning. `scores`, `here` and `shrink` are overwritten. The accumulator is touched last, so that
 /// the product that fills it may be in flight until then.
 ///
-/// Where accumulators have 128 columns or more, a row keeps its `most` until it has grown 2^8 times: until then weights are up to 2^8, which the formats
-/// hold as exactly as those up to 1, and a warp none of whose rows has grown multiplies nothing. Of 64 columns the vote costs more than it saves.
-#[tile_fn(uses(add_weights, multiply_rows))]
+/// A row keeps its `most` until it has grown 2^8 times: until then weights are up to 2^8, which the formats hold as exactly as those up to 1, and a
+/// warp none of whose rows has grown multiplies nothing.
+#[tile_fn(uses(add_weights))]
 pub fn softmax_step<T: Half>(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
     weights: &mut Fragment<T, (ROWS, KEYS)>,
@@ -22,7 +22,7 @@ pub fn softmax_step<T: Half>(
     reduce(Max, scores, here, 1);
     for [r] in parallel([ROWS]) {
         let top = max(most[r], here[r] * scale);
-        let top = if D < 128 || top - most[r] > 8.0 { top } else { most[r] };
+        let top = if top - most[r] > 8.0 { top } else { most[r] };
         shrink[r] = fast::exp2(most[r] - top);
         most[r] = top;
     }
@@ -30,13 +30,9 @@ pub fn softmax_step<T: Half>(
     for [r, j] in parallel([ROWS, KEYS]) {
         weights[[r, j]] = scores[[r, j]].cast::<T>();
     }
-    if D < 128 {
-        multiply_rows(acc, shrink);
-    } else {
-        for [r, j] in parallel([ROWS, D]) {
-            if shrink[r] != 1.0 {
-                acc[[r, j]] *= shrink[r];
-            }
+    for [r, j] in parallel([ROWS, D]) {
+        if shrink[r] != 1.0 {
+            acc[[r, j]] *= shrink[r];
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The kernel of prefill attention: bound by arithmetic, so two warpgroups multiply with wgmma what TMA brings.
 
-use super::parts::{begin_tile, divide_seen_rows, softmax_step};
+use super::parts::{begin_tile, divide_seen_rows, hide_later, softmax_step};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -12,7 +12,7 @@ use tile_runtime::prelude::*;
     require(PAGE % BN == 0),
     require(PAGE > 0),
     specialize(HK, PAGE),
-    uses(begin_tile, divide_seen_rows, softmax_step)
+    uses(begin_tile, divide_seen_rows, hide_later, softmax_step)
 )]
 pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const THREADS: usize, const STAGES: usize>(
     q: &Tensor<T, (S, W)>,
@@ -39,19 +39,14 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     let mut total = alloc_fragment::<f32>([BM]);
     begin_tile(&mut acc, &mut most, &mut total);
     copy(q.at([row, h * D]), &mut q_s);
-    // Each query sees at least the first key, which is in the first tile.
-    for step in pipelined(0..ceil_div(min(before + min(row + BM, S), 1 << 30), BN), STAGES) {
+    // Each query sees at least the first key, which is in the first tile; with a step at least, the steps are known to fit 32 bits.
+    let seen = min(before + min(row + BM, S), 1 << 30);
+    for step in pipelined(0..ceil_div(max(seen, BN), BN), STAGES) {
         let page = min(pages.masked([step * BN / PAGE]) as usize, P); // beyond them all: zeros
         copy(k.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut k_s);
         copy(v.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-        if step * BN + BN > before + row {
-            for [i, j] in parallel([BM, BN]) {
-                if step * BN + j > before + row + i {
-                    scores[[i, j]] = f32::NEG_INFINITY;
-                }
-            }
-        }
+        hide_later(&mut scores, step, before + row);
         softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
         gemm(&weights, &v_s, &mut acc);
     }

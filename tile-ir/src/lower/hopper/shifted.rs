@@ -18,12 +18,14 @@ use super::super::channel::{Load, Slots};
 use super::super::uses::{declared, depends_on, mentions};
 use super::super::*;
 use super::consume::Consumed;
-use super::plan::{Product, Ring, Shift};
+use super::plan::{Product, Shift};
 use super::resident::is_in_loop;
 use super::roles::{ChannelState, Roles};
 
 /// Columns of the second accumulator from which on its products take longer than the work between them.
 const WIDE: u32 = 128;
+/// Columns up to which they take less time than that work.
+const NARROW: u32 = 64;
 
 /// The parts of a shifted loop's body.
 struct Parts<'p> {
@@ -78,10 +80,12 @@ impl<'a> Lowering<'a> {
         // Words are packed right behind the conversion: a branch between them, such as one around the rescaling, would keep ptxas from
         // converting two elements at once.
         let (work, rest) = between.split_at(free);
-        let (is_wide, is_in_loop) = (second.n >= WIDE, is_in_loop(kernel, &kernel.body, ring.at.stmt));
-        let branches = work.iter().any(|s| self.branches_by_tile(ring, *s));
-        let holds = branches && (is_wide || is_in_loop);
-        let interleaves = !branches && !is_wide && is_in_loop;
+        let (is_wide, is_narrow) = (second.n >= WIDE, second.n <= NARROW);
+        let is_in_loop = is_in_loop(kernel, &kernel.body, ring.at.stmt);
+        let branches = work.iter().any(|stmt| self.branches(at, *stmt));
+        let takes_turns = is_narrow && roles.plan.warpgroups() > 2;
+        let holds = (branches || takes_turns) && (is_wide || is_in_loop);
+        let interleaves = !branches && is_narrow && is_in_loop;
         let made = rest.iter().rposition(|stmt| mentions(kernel, *stmt, second.a.0)).map_or(0, |last| last + 1);
         let made = if is_wide || is_in_loop { made } else { rest.len() };
         let (operand, rest) = rest.split_at(made);
@@ -141,12 +145,18 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Whether a statement is an `if` whose condition may differ from tile to tile: where it does not, the steps in which it holds are a loop of their own
-    /// ([`peel`](super::super::peel)).
-    fn branches_by_tile(&self, ring: &Ring, stmt: StmtId) -> bool {
+    /// Whether a statement is an `if` that stays one. The steps in which an index is above a bound are a loop of their own where the steps are counted in 32
+    /// bits ([`peel`](super::super::peel)), and so are those of a condition of the step alone.
+    fn branches(&self, at: &Consumed<'_>, stmt: StmtId) -> bool {
         let StmtKind::If { cond, .. } = self.kernel.stmts[stmt].kind else { return false };
-        let others = self.kernel.vars.iter().filter(|(id, var)| var.kind != VarKind::Let && *id != ring.at.var);
-        self.loads(cond) || depends_on(self.kernel, cond, &others.map(|(id, _)| id).collect::<Vec<_>>())
+        let is_narrow = at.range.iter().all(|bound| self.program.values[*bound].ty == ValueType::Index);
+        let is_above = matches!(
+            self.kernel.exprs[cond].kind,
+            ExprKind::Binary(BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Lt | BinaryOp::Le, ..)
+        );
+        let others = self.kernel.vars.iter().filter(|(id, var)| var.kind != VarKind::Let && *id != at.ring.at.var);
+        let others: Vec<_> = others.map(|(id, _)| id).collect();
+        self.loads(cond) || !(is_above && is_narrow) && depends_on(self.kernel, cond, &others)
     }
 
     /// Gives back the tiles that stay, where the iteration `next` is none.
