@@ -131,9 +131,9 @@ impl Builder {
     }
 
     /// Whether all threads of a block hold a value alike, and the same one in every iteration of the loop over `index`: it reads no memory, and no
-    /// register that the loop changes.
+    /// register that the loop changes or declares.
     fn is_kept(&self, value: ValueId, index: RegId, body: &[Op], alike: &Alike) -> bool {
-        let sets = |reg: RegId| move |part: &Part<'_>| matches!(part, Part::Sets(r) if **r == reg);
+        let sets = |reg: RegId| move |part: &Part<'_>| matches!(part, Part::Declares(r) | Part::Sets(r) if **r == reg);
         let changed = |reg: RegId| reg == index || visit::any(body, &|kind| kind.parts().iter().any(sets(reg)));
         let is_kept = |value: &Value| match value.kind {
             ValueKind::Load(_) => false,

@@ -27,6 +27,7 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     threads([THREADS]);
     let row = (ceil_div(S, BM) - 1 - b) * BM;
     let before = min(past, 1 << 30); // keys of earlier launches
+    let last = before + row; // the last key that the tile's first query sees
     let mut q_s = alloc_shared::<T>([BM, D]);
     let mut k_s = alloc_shared::<T>([BN, D]);
     let mut v_s = alloc_shared::<T>([BN, D]);
@@ -46,7 +47,7 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
         copy(k.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut k_s);
         copy(v.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-        hide_later(&mut scores, step, before + row);
+        hide_later(&mut scores, step, last);
         softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
         gemm(&weights, &v_s, &mut acc);
     }

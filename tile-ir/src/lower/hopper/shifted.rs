@@ -6,10 +6,10 @@
 //!
 //! ptxas moves the wait for a product up across whatever does not depend on it, so that `work(j)` begins when `O(j-1)` is done; it moves nothing across
 //! the branch of an mbarrier's wait. So an iteration may end with the wait for the next one's tiles, before it waits for `O(j-1)`. That pays where the work
-//! has a branch of its own, the mask of a tile; it does not where the work is one block of instructions, in which ptxas packs some elements while it computes others
-//! (decision 44). Where `O` has fewer than [`WIDE`] columns exponentials take as long as products: then what ptxas is to interleave of such a block stands together
-//! (decision 51). The rest of an iteration's work, such as rescaling `O`, is done while the next scores are computed. Where a block has one
-//! tile of fewer columns, neither pays (`docs/hopper.md`): all work is done before the next products.
+//! has a branch of its own, and where `O` has at most [`NARROW`] columns and three warpgroups share the tensor cores; elsewhere the work is better one block of instructions, in
+//! which ptxas packs some elements while it computes others (decisions 44 and 56). Where `O` is that narrow, exponentials take as long as products: then what ptxas is
+//! to interleave of such a block stands together (decision 51). The rest of an iteration's work, such as rescaling `O`, is done while the next scores
+//! are computed. Where a block has one tile of fewer columns than [`WIDE`], neither pays (`docs/hopper.md`): all work is done before the next products.
 //! The left operand of `O(j)` is packed into words in `pack(j)`, which are all of it that lives until the next iteration.
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
 //! accumulator or the fragment that is its next left operand.
