@@ -28,6 +28,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(split::gemm_cluster::<f16, f16>::definition());
     all.push(split::gemm_slots::<f16, f16>::definition());
     all.push(partial::gemm_partial::<f16>::definition());
+    all.push(exchange::gemm_exchange::<f16, f16>::definition());
     all.push(partial::add_partial::<f16, f16>::definition());
     all.push(parts::gemm_parts::<f16, f16>::definition());
     all.push(tile_kernels::gemm::gated::definition());
