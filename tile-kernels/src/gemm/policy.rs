@@ -74,6 +74,7 @@ impl FromStr for Policy {
 /// (`gemm-choice-models-h100.json`), near parameters that were fitted to 204 before. The choice takes 1.6% longer than the best one in geometric
 /// mean over the first, 40% at most, 0.9% and 5.5% over the products of models; on 50 shapes of other seeds (`gemm-choice-heldout-h100.json`, by
 /// the instances of before) 3.2%, 36% at most. Splits whose sums a second launch adds were not timed on an H100: what is theirs is the H200's.
+/// Nor were clusters that exchange their sums: their paces are by how much an H200 was slower than its model.
 const H100: Parameters = Parameters {
     fixed: 2.549,
     gather: 0.02621,
@@ -129,7 +130,7 @@ const H100: Parameters = Parameters {
 /// over the four files, 29% at most. The times of the first 335
 /// are of a device that many instances in turn had heated, where tiles of 128 x 128 are ahead of 128 x 256 by 3% at 4096^3; in runs with pauses they are
 /// 3 to 7% behind (`gemm-h200.json`, `gemm-nn-h200.json`, `gemm-chosen-before-house-h200.json`), so the paces of these two, the first and the fourth, were
-/// set apart by hand before the last fit, which left them so.
+/// set apart by hand before the last fit, which left them so. Paces of 1 are of instances that came later, which the trees alone know.
 const H200: Parameters = Parameters {
     fixed: 2.626,
     gather: 0.05467,
