@@ -363,7 +363,11 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
             }
             let slots = choice.parts.map(|parts| parts.slots).or(choice.split.map(|split| split.slots));
             let name = if kernel.name == "gemm_partial" { "S" } else { "slots" };
-            extents.extend(slots.filter(|_| kernel.name != "gemm_cluster").map(|slots| (name, slots as i64)));
+            extents.extend(
+                slots
+                    .filter(|_| !["gemm_cluster", "gemm_exchange"].contains(&&*kernel.name))
+                    .map(|slots| (name, slots as i64)),
+            );
             let mut values: Vec<(&str, f64)> = extents.iter().map(|(name, value)| (*name, *value as f64)).collect();
             values.extend([("alpha", f64::from(arguments.alpha)), ("beta", f64::from(arguments.beta))]);
             let report = explain(definition, index, Target::Sm90a, &Machine::H200, &values)?;

@@ -4,6 +4,7 @@
 use tile_ir::ir::{Dtype, Instance, Target};
 use tile_ir::lowered::{Program, RemarkKind};
 use tile_kernel_examples::gemm::{Case, LAYOUTS};
+use tile_kernels::gemm::exchange::gemm_exchange;
 use tile_kernels::gemm::partial::gemm_partial;
 use tile_kernels::gemm::split::{self, Adds, Split, gemm_cluster, gemm_slots};
 use tile_kernels::gemm::{self, Gemm, Precision};
@@ -40,6 +41,7 @@ fn every_instance_is_specialised() {
         gemm_cluster::<f16, f16>::definition(),
         gemm_slots::<f16, f16>::definition(),
         gemm_partial::<f16>::definition(),
+        gemm_exchange::<f16, f16>::definition(),
     ] {
         for (name, program) in programs(definition) {
             let text = |kind| program.remarks.iter().filter(move |r| r.kind == kind).map(|r| r.text.as_str());
@@ -68,6 +70,13 @@ fn the_last_arriver_adds_the_slots() {
 #[test]
 fn a_second_launch_adds_the_sums() {
     by_samples(Adds::SecondLaunch, &[[16, 72, 264], [168, 136, 520]], [24, 8], 3);
+}
+
+/// By every tile, in every layout that it has; parts without a step among them. The checked simulator, which goes lane by lane, takes a fifth of
+/// them, other devices a half.
+#[test]
+fn a_cluster_exchanges_its_parts() {
+    by_samples(Adds::Exchange, &[[16, 72, 264], [168, 136, 1032]], [5, 2], 1);
 }
 
 /// Launches the samples of one kind of split in every layout that they have: one of so many on the checked simulator, and on other devices.

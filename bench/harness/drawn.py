@@ -284,6 +284,13 @@ def product(rng, family):
     return Shape(family, dtype, layout, m, n, k, pad)
 
 
+def long(rng, family):
+    """A product of few rows and few columns, with a long K."""
+    m, n, k = drawn(rng, 64, 1200, 8), drawn(rng, 64, 1200, 8), drawn(rng, 4096, 28672, 8)
+    layout = rng.choice(["nt", "nt", "nn", "tn", "tt"])
+    return Shape(family, rng.choice(["bf16", "f16"]), layout, m, n, k)
+
+
 def batches(rng, family):
     """A product of the families `batched`, `batched-f32` and `batched-tf32`, or none where it is too large."""
     count = drawn(rng, 2, 512)
@@ -310,7 +317,7 @@ def vector(rng, family):
     return found if found.nbytes <= 2 ** 31 else None
 
 
-FAMILIES = {"aligned": product, "odd": product, "f32": product, "tf32": product, "epilogue": product,
+FAMILIES = {"aligned": product, "odd": product, "f32": product, "tf32": product, "epilogue": product, "long": long,
             "batched": batches, "batched-f32": batches, "batched-tf32": batches, "gemv": vector, "gemv-odd": vector}
 
 

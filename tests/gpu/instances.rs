@@ -15,6 +15,7 @@ use tile_kernels::gemm::batched;
 use tile_kernels::gemm::batched::kernel::{
     GemmBatchAnyTf32Params, GemmBatchParams, GemmBatchTf32Params, gemm_batch, gemm_batch_any_tf32, gemm_batch_tf32,
 };
+use tile_kernels::gemm::exchange::{GemmExchangeParams, gemm_exchange};
 use tile_kernels::gemm::kernel::{GemmParams, gemm};
 use tile_kernels::gemm::partial::{GemmPartialParams, add_partial, gemm_partial};
 use tile_kernels::gemm::parts::{GemmPartsParams, gemm_parts};
@@ -84,6 +85,12 @@ fn batch_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usi
 fn cluster_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
     let params = params!(i, GemmClusterParams { BM, BN, BK, STAGES, THREADS, CK; A_T, B_T, EPILOGUE });
     let kernel = gemm_cluster::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
+    product::run::<T, U>(device, i, BLOCKS, launch!(kernel))
+}
+
+fn exchange_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmExchangeParams { BM, BN, BK, STAGES, THREADS, CK; A_T, B_T });
+    let kernel = gemm_exchange::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
     product::run::<T, U>(device, i, BLOCKS, launch!(kernel))
 }
 
@@ -226,6 +233,14 @@ fn every_gemm_cluster(device: &Device, selection: &Selection) {
     );
 }
 
+fn every_gemm_exchange(device: &Device, selection: &Selection) {
+    each(
+        gemm_exchange::<f16, f16>::definition(),
+        selection,
+        |i| typed!(exchange_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+    );
+}
+
 fn every_gemm_slots(device: &Device, selection: &Selection) {
     each(
         gemm_slots::<f16, f16>::definition(),
@@ -326,6 +341,7 @@ families! {
     every_instance_of_gemm, every_gemm, true;
     every_instance_of_gemm_batch, every_gemm_batch, true;
     every_instance_of_gemm_cluster, every_gemm_cluster, true;
+    every_instance_of_gemm_exchange, every_gemm_exchange, true;
     every_instance_of_gemm_slots, every_gemm_slots, true;
     every_instance_of_gemm_partial, every_gemm_partial, true;
     every_instance_of_gemm_parts, every_gemm_parts, false;

@@ -8,7 +8,7 @@ mod grammar;
 
 use tile_ir::ir::{Class, DimId, Dtype, Instance, Kernel, Target, Width};
 use tile_kernel_examples::ladder;
-use tile_kernels::gemm::{batched, pack, partial, parts, split, tf32};
+use tile_kernels::gemm::{batched, exchange, pack, partial, parts, split, tf32};
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::f16;
 
@@ -28,6 +28,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(split::gemm_cluster::<f16, f16>::definition());
     all.push(split::gemm_slots::<f16, f16>::definition());
     all.push(partial::gemm_partial::<f16>::definition());
+    all.push(exchange::gemm_exchange::<f16, f16>::definition());
     all.push(partial::add_partial::<f16, f16>::definition());
     all.push(parts::gemm_parts::<f16, f16>::definition());
     all.push(tile_kernels::gemm::gated::definition());
@@ -136,8 +137,11 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
             return vec![Class::WIDEST, read(Width::Element)];
         }
         ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) if nt || is("EPILOGUE", 1) => return vec![Class::WIDEST],
-        ("gemm_slots", [Dtype::Bf16, Dtype::Bf16]) | ("gemm_partial", [Dtype::Bf16]) => return vec![Class::WIDEST],
-        ("gemm_partial", _) | ("add_partial", [_, Dtype::F16]) => return vec![],
+        ("gemm_slots" | "gemm_exchange", [Dtype::Bf16, Dtype::Bf16]) | ("gemm_partial", [Dtype::Bf16]) => {
+            return vec![Class::WIDEST];
+        }
+        ("gemm_exchange", [Dtype::F16, Dtype::F32]) if nt => return vec![Class::WIDEST],
+        ("gemm_partial" | "gemm_exchange", _) | ("add_partial", [_, Dtype::F16]) => return vec![],
         // Their results are staged or stored in other ways.
         ("gemm_cluster" | "gemm_slots", [Dtype::F16, Dtype::F32]) if nt && is("EPILOGUE", 1) && is("S", 8) => {
             return vec![Class::WIDEST];

@@ -235,7 +235,19 @@ impl Choice {
                 let (tile, cluster) = ([rows, cols], [cx, cy]);
                 let instance = TILES.iter().position(|one| *one == self.tile);
                 let (parts, slots, launches) = (1, 1, 1);
-                Work { shape, stored, tile, depth, threads, cluster, parts, slots, launches, instance }
+                Work {
+                    shape,
+                    stored,
+                    tile,
+                    depth,
+                    threads,
+                    cluster,
+                    parts,
+                    slots,
+                    launches,
+                    exchanges: false,
+                    instance,
+                }
             }
         }
     }
@@ -281,6 +293,7 @@ impl fmt::Display for Choice {
                 Adds::Cluster | Adds::LastArriver => {
                     write!(f, "{bm}x{bn}x{bk}, {stages} stages, {parts} parts, {slots} slots")
                 }
+                Adds::Exchange => write!(f, "{bm}x{bn}x{bk}, {stages} stages, {parts} parts exchanged"),
                 Adds::SecondLaunch => {
                     write!(f, "{bm}x{bn}x{bk}, {stages} stages, cluster {cx}x{cy}, {slots} sums of a second launch")
                 }

@@ -13,6 +13,7 @@ pub mod batched;
 mod choice;
 pub mod copied;
 mod epilogue;
+pub mod exchange;
 pub mod full;
 pub mod gated;
 pub mod kernel;

@@ -15,7 +15,7 @@
 //! `examples/gemm_fit.rs` finds the parameters from what `bench/random_shapes.py` measured, and prints what is left over.
 
 use super::choice::TILES;
-use super::split::{CLUSTERS, PARTIAL, SLOTS};
+use super::split::{CLUSTERS, EXCHANGE, PARTIAL, SLOTS};
 
 /// Multiprocessors of the devices that the parameters were fitted on.
 pub const MULTIPROCESSORS: i64 = 132;
@@ -57,6 +57,8 @@ pub struct Work {
     pub slots: i64,
     /// Launches: the last block to arrive at a tile adds these sums, or a second launch does.
     pub launches: i64,
+    /// Whether each block of a cluster adds a part of the tile, rather than the first one all of it.
+    pub exchanges: bool,
     /// The instance's place among those that have a pace; none of one that is not among them.
     pub instance: Option<usize>,
 }
@@ -134,7 +136,7 @@ pub struct Parameters {
 }
 
 /// Instances that have a pace.
-pub const INSTANCES: usize = TILES.len() + CLUSTERS.len() + SLOTS.len() + PARTIAL.len();
+pub const INSTANCES: usize = TILES.len() + CLUSTERS.len() + SLOTS.len() + PARTIAL.len() + EXCHANGE.len();
 
 /// Parameters of [`Parameters`] that all instances have in common, which are in front of the paces.
 pub const COMMON: usize = 36;
@@ -393,7 +395,8 @@ impl Work {
         let written = (m * n * 2) as f64 / p.memory;
         let alone = (p.ramp / (steps * waves as f64).max(1.0)).min(1.0) * compute.min(read);
 
-        let shared = ((self.parts - 1).max(0) * rows * cols * 4) as f64 / p.shares;
+        let received = if self.exchanges { 1 } else { (self.parts - 1).max(0) };
+        let shared = (received * rows * cols * 4) as f64 / p.shares;
         // A thread waits for its part of each sum in turn, also where the tile hangs over.
         let sums = (rows * cols * 4) as f64;
         let added = match (self.slots, self.launches) {

@@ -1,6 +1,7 @@
 //! K split over blocks, where a shape has too few tiles to fill the device: [`gemm_cluster`] over the blocks of a cluster,
 //! which add their sums through distributed shared memory; [`gemm_slots`] over blocks that put their sums aside, which
-//! the last to arrive adds in order; and [`partial`] over blocks whose sums a second launch adds. All give the same bits at every
+//! the last to arrive adds in order; [`partial`] over blocks whose sums a second launch adds; and [`exchange`](super::exchange) over the blocks of a cluster
+//! that each add some rows. All give the same bits at every
 //! launch. All take operands of 16 bits in every layout; the first two also f32, one operand of it at least along K, of which the
 //! leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
 
@@ -9,7 +10,7 @@ use super::choice::TILES;
 use super::epilogue::finish;
 use super::model::{MULTIPROCESSORS, Work, at_once, up};
 use super::operands::{extents_agree, multiply_by_wgmma};
-use super::{Gemm, partial};
+use super::{Gemm, exchange, partial};
 use tile_runtime::kernel::{Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
@@ -19,7 +20,7 @@ use tile_runtime::{Element, LaunchError};
     instances(
         (BM, BN, BK, STAGES, THREADS, CK) in [
             (16, 64, 128, 11, 128, 2), (32, 64, 128, 9, 128, 2), (64, 64, 64, 12, 128, 2), (64, 64, 64, 9, 128, 4),
-            (64, 64, 64, 6, 128, 8), (64, 128, 64, 4, 128, 4),
+            (64, 128, 64, 4, 128, 4),
             // f32 as tf32, of which 32 elements are as many bytes.
             (64, 64, 32, 12, 128, 2), (64, 64, 32, 9, 128, 4), (64, 64, 32, 6, 128, 8), (128, 64, 32, 7, 128, 2),
             (64, 128, 32, 7, 128, 2), (64, 128, 32, 4, 128, 4), (128, 128, 32, 4, 256, 2),
@@ -238,15 +239,16 @@ pub enum Adds {
     LastArriver,
     /// All of the device, in a second launch: [`partial`].
     SecondLaunch,
+    /// The blocks of a cluster, some rows each: [`exchange`].
+    Exchange,
 }
 
 /// The splits over clusters alone; those whose step along K is 128 are of operands that are both stored along K.
-pub(super) const CLUSTERS: [Split; 6] = [
+pub(super) const CLUSTERS: [Split; 5] = [
     over([16, 64, 128, 11], 2, 1),
     over([32, 64, 128, 9], 2, 1),
     over([64, 64, 64, 12], 2, 1),
     over([64, 64, 64, 9], 4, 1),
-    over([64, 64, 64, 6], 8, 1),
     over([64, 128, 64, 4], 4, 1),
 ];
 
@@ -268,7 +270,7 @@ const TF32_SLOTS: [Split; 2] = [over([64, 64, 32, 12], 1, 2), over([128, 128, 32
 pub(super) const SLOTS: [Split; 2] = [over([64, 64, 64, 12], 1, 2), over([16, 64, 128, 10], 1, 2)];
 
 /// The tiles of the splits whose sums a second launch adds.
-pub(super) const PARTIAL: [Split; 11] = [
+pub(super) const PARTIAL: [Split; 15] = [
     aside([160, 128, 64, 5], [2, 1]),
     aside([192, 128, 64, 4], [2, 1]),
     aside([64, 96, 64, 10], [1, 4]),
@@ -280,7 +282,15 @@ pub(super) const PARTIAL: [Split; 11] = [
     aside([96, 64, 64, 9], [4, 1]),
     aside([64, 192, 64, 6], [1, 4]),
     aside([256, 128, 64, 4], [2, 1]),
+    aside([144, 128, 64, 5], [2, 1]),
+    aside([64, 96, 64, 10], [2, 4]),
+    aside([64, 48, 64, 14], [4, 2]),
+    aside([176, 128, 64, 4], [2, 1]),
 ];
+
+/// The splits over clusters whose blocks add some rows each.
+pub(super) const EXCHANGE: [Split; 4] =
+    [among([64, 64, 64, 11], 8), among([64, 48, 64, 13], 8), among([64, 32, 64, 16], 8), among([64, 96, 64, 8], 8)];
 
 /// Most blocks of a launch that splits K over clusters: two rounds of blocks.
 const CLUSTERED: i64 = 2 * MULTIPROCESSORS;
@@ -291,9 +301,9 @@ const ASIDE: i64 = 128 << 20;
 /// Most slots of each kind of instance.
 const MOST: [usize; 2] = [8, 64];
 
-/// The splits over clusters, those whose last arriver adds, and those whose sums a second launch adds.
-fn kinds(tf32: bool) -> [&'static [Split]; 3] {
-    if tf32 { [&TF32_CLUSTERS, &TF32_SLOTS, &[]] } else { [&CLUSTERS, &SLOTS, &PARTIAL] }
+/// The splits over clusters, those whose last arriver adds, those whose sums a second launch adds, and those of clusters that exchange them.
+fn kinds(tf32: bool) -> [&'static [Split]; 4] {
+    if tf32 { [&TF32_CLUSTERS, &TF32_SLOTS, &[], &[]] } else { [&CLUSTERS, &SLOTS, &PARTIAL, &EXCHANGE] }
 }
 
 const fn over([rows, cols, step, stages]: [usize; 4], parts: usize, slots: usize) -> Split {
@@ -305,13 +315,18 @@ const fn aside(tile: [usize; 4], shares: [i64; 2]) -> Split {
     Split { adds: Adds::SecondLaunch, shares, ..over(tile, 1, 2) }
 }
 
+const fn among(tile: [usize; 4], parts: usize) -> Split {
+    Split { adds: Adds::Exchange, ..over(tile, parts, 1) }
+}
+
 impl Split {
     /// Every split that serves a shape whose operands are stored so, with all of its blocks running at once. `tf32`: of f32, instead of
     /// elements of 16 bits.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2], tf32: bool) -> impl Iterator<Item = Split> {
-        let [clusters, slots, partial] = kinds(tf32);
+        let [clusters, slots, partial, exchange] = kinds(tf32);
         let clusters = clusters
             .iter()
+            .chain(exchange.iter().filter(move |_| n % 8 == 0))
             .copied()
             .filter(move |s| s.has(stored) && s.blocks(m, n) <= CLUSTERED && k > s.tile.2 as i64);
         let slots = slots.iter().chain(partial).flat_map(move |&split| {
@@ -352,13 +367,14 @@ impl Split {
             parts,
             slots,
             launches,
+            exchanges: self.adds == Adds::Exchange,
             instance,
         }
     }
 
     /// Every instance for operands of 16 bits that splits K: over the blocks of a cluster, or over slots, of which one instance serves any number.
     pub(super) fn instances() -> impl Iterator<Item = Split> {
-        CLUSTERS.into_iter().chain(SLOTS).chain(PARTIAL)
+        CLUSTERS.into_iter().chain(SLOTS).chain(PARTIAL).chain(EXCHANGE)
     }
 
     pub(super) fn threads(self) -> usize {
@@ -381,11 +397,11 @@ impl Split {
 
     /// One of every kind of instance, each with some counts of slots, for tests.
     pub fn samples(tf32: bool) -> impl Iterator<Item = Split> {
-        let [clusters, slots, partial] = kinds(tf32);
+        let [clusters, slots, partial, exchange] = kinds(tf32);
         let slots = slots.iter().flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..*split }));
         let slots = slots.filter(|split| split.tile.1 < 128 || split.slots <= MOST[0]);
         let partial = partial.iter().flat_map(|split| [2, 11].map(|slots| Split { slots, ..*split }));
-        clusters.iter().copied().chain(slots).chain(partial)
+        clusters.iter().chain(exchange).copied().chain(slots).chain(partial)
     }
 
     /// Whether there is an instance for operands that are stored so.
@@ -395,6 +411,7 @@ impl Split {
             _ if step == 32 => super::tf32::takes([a_transposed, b_transposed]),
             Adds::Cluster => step == 64 || !a_transposed && b_transposed,
             Adds::LastArriver => !a_transposed || rows >= 64,
+            Adds::Exchange => b_transposed || cols % 64 == 0,
             Adds::SecondLaunch => {
                 (b_transposed || cols % 64 == 0) && (!a_transposed || cols % 32 == 0 || rows % 64 != 0)
             }
@@ -407,6 +424,7 @@ impl Split {
             Adds::Cluster => gemm_cluster::<f16, f16>::definition(),
             Adds::LastArriver => gemm_slots::<f16, f16>::definition(),
             Adds::SecondLaunch => partial::gemm_partial::<f16>::definition(),
+            Adds::Exchange => exchange::gemm_exchange::<f16, f16>::definition(),
         }
     }
 
@@ -416,9 +434,9 @@ impl Split {
         let mut all = vec![rows, cols, step as i64, stages as i64];
         all.push(self.threads() as i64);
         match self.adds {
-            Adds::Cluster => all.push(self.parts as i64),
             Adds::LastArriver => all.push(self.most() as i64),
             Adds::SecondLaunch => all.extend(self.shares),
+            Adds::Cluster | Adds::Exchange => all.push(self.parts as i64),
         }
         all.extend([a_transposed, b_transposed].map(i64::from));
         if self.adds == Adds::Cluster {
@@ -453,6 +471,9 @@ pub fn launch<T: Element, C: Element>(
 ) -> Result<(), LaunchError> {
     if split.adds == Adds::SecondLaunch {
         return partial::launch(on, on, split, a, b, c, options);
+    }
+    if split.adds == Adds::Exchange {
+        return exchange::launch(on, split, a, b, c, options);
     }
     let (rows, cols, step, stages) = split.tile;
     let [rows, cols] = [rows, cols].map(|extent| extent as usize);

@@ -1,6 +1,6 @@
 //! [`gemm`](super::gemm) by the way that was measured to be the fastest.
 
-use super::{Choice, Gemm, GemmElement, asked, kernel, launch, pack, partial, parts, ranked, split, tf32};
+use super::{Choice, Gemm, GemmElement, asked, exchange, kernel, launch, pack, partial, parts, ranked, split, tf32};
 use crate::ways::ways;
 use tile_runtime::kernel::{Definition, LaunchOn, Place, TensorInput, TensorOutput};
 use tile_runtime::tuner::{Tensors, TuneOptions, TuneReport, Way, WaysOf, tune_ways};
@@ -100,13 +100,14 @@ pub fn tuned<T: GemmElement<C>, C: Element>(
 }
 
 /// What a call may launch.
-fn definitions() -> [&'static Definition; 10] {
+fn definitions() -> [&'static Definition; 11] {
     [
         kernel::gemm::<f16, f16>::definition(),
         split::gemm_cluster::<f16, f16>::definition(),
         split::gemm_slots::<f16, f16>::definition(),
         partial::gemm_partial::<f16>::definition(),
         partial::add_partial::<f16, f16>::definition(),
+        exchange::gemm_exchange::<f16, f16>::definition(),
         parts::gemm_parts::<f16, f16>::definition(),
         tf32::gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition(),
         tf32::gemm_any_tf32::<128, 128, 4, 256, false, false>::definition(),

@@ -67,6 +67,14 @@ pub(crate) struct Roles {
     pub(super) copied: Vec<Copied>,
 }
 
+/// The arrays that other blocks of the cluster write into.
+fn exchanged(kernel: &BoundKernel) -> impl Iterator<Item = BufferId> {
+    kernel.stmts.values().filter_map(|stmt| match stmt.kind {
+        StmtKind::Tile(TileOp::ClusterExchange { dst, .. }) => Some(dst),
+        _ => None,
+    })
+}
+
 impl<'a> Lowering<'a> {
     /// Lowers the kernel's body into a producer and consumers.
     pub(in super::super) fn specialised(&mut self, plan: Plan) {
@@ -87,6 +95,10 @@ impl<'a> Lowering<'a> {
         }
         // Before the descriptors of those that are operands.
         for &buffer in &plan.own {
+            // What other blocks write into is declared with the inboxes.
+            if exchanged(kernel).any(|received| received == buffer) {
+                continue;
+            }
             self.declare(buffer);
             if let (Some(shared), Some(tile)) = (self.shared[buffer], self.layouts.shared.get(&buffer)) {
                 self.program.shared[shared].align = tile.alignment().max(16);
