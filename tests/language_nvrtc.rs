@@ -242,8 +242,8 @@ fn attention_multiplies_from_registers() {
 }
 
 /// In attention's loop the exponentials of an iteration are computed while the second product of the iteration before is in flight: they stand between
-/// the wait for the scores, which leaves one product unfinished, and the wait for both. ptxas once moved the second wait in front of them. Without a mask that
-/// differs from tile to tile, attention is faster where it may: weights are packed among the exponentials.
+/// the wait for the scores, which leaves one product unfinished, and the wait for both. ptxas once moved the second wait in front of them. Where two
+/// warpgroups share the tensor cores, or heads have 128 elements, attention is faster where it may: weights are packed among the exponentials.
 #[test]
 fn exponentials_overlap_the_second_product() {
     use tile_ir::ir::{Instance, ParamKind};
@@ -266,12 +266,9 @@ fn exponentials_overlap_the_second_product() {
             let until = from + lines[from..].iter().position(|line| is_wait(line, ", 0x0")).unwrap();
             let between = lines[from..until].iter().filter(|line| line.contains("MUFU.EX2")).count();
             let scores = (instance.consts[0] * instance.consts[1] / instance.consts[4]) as usize;
-            assert_eq!(
-                between < scores,
-                name == "forward",
-                "{}: {between} of {scores} exponentials before the wait",
-                program.name
-            );
+            let is_held = instance.consts[..3] == [192, 128, 64];
+            let found = format!("{}: {between} of {scores} exponentials before the wait", program.name);
+            assert_eq!(between >= scores, is_held, "{found}");
             seen += 1;
         }
         assert!(seen >= 2, "{name}: {seen} instances");

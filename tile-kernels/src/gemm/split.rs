@@ -1,6 +1,6 @@
 //! K split over blocks, where a shape has too few tiles to fill the device: [`gemm_cluster`] over the blocks of a cluster,
 //! which add their sums through distributed shared memory; [`gemm_slots`] over blocks that put their sums aside, which
-//! the last to arrive adds in order; [`partial`] over blocks whose sums a second launch adds; and [`exchange`](super::exchange) over the blocks of a cluster
+//! the last to arrive adds in order; [`partial`] over blocks whose sums a second launch adds; and [`exchange`] over the blocks of a cluster
 //! that each add some rows. All give the same bits at every
 //! launch. All take operands of 16 bits in every layout; the first two also f32, one operand of it at least along K, of which the
 //! leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).

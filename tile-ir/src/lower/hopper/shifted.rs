@@ -87,7 +87,6 @@ impl<'a> Lowering<'a> {
         let holds = (branches || takes_turns) && (is_wide || is_in_loop);
         let interleaves = !branches && is_narrow && is_in_loop;
         let made = rest.iter().rposition(|stmt| mentions(kernel, *stmt, second.a.0)).map_or(0, |last| last + 1);
-        let made = if is_wide || is_in_loop { made } else { rest.len() };
         let (operand, rest) = rest.split_at(made);
         // Indices have changed by then, and the first accumulator is being written.
         let indices = super::super::uses::variables(kernel, rest);
