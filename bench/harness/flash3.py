@@ -20,7 +20,7 @@ class Flash3:
         else:
             (h, d), hk, (m, n), b = q.shape[1:], k.shape[1], lengths, len(first[0]) - 1
             strides, totals = [(0, t.stride(1), t.stride(0)) for t in (q, k, v, o)], (q.shape[0], k.shape[0])
-        # Allocated at each call, as its own entry does.
+        # Allocated at each call, as its own entry does; freed memory is used again by what is later on the stream.
         lse = torch.empty(h * totals[0], dtype=torch.float32, device=q.device)
         scratch = torch.empty(self.library.flash3_scratch(b), dtype=torch.int32, device=q.device)
         pointer, three = ctypes.c_void_p, ctypes.c_int64 * 3
@@ -30,5 +30,3 @@ class Flash3:
             *totals, int(causal), self.processors, pointer(torch.cuda.current_stream().cuda_stream))
         if status:
             raise RuntimeError(f"flash3_forward returned {status}")
-        # Kept until the graph that was captured is gone.
-        return lse, scratch
