@@ -69,9 +69,9 @@ pub(crate) struct Roles {
 
 /// The arrays that other blocks of the cluster write into.
 fn exchanged(kernel: &BoundKernel) -> impl Iterator<Item = BufferId> {
-    kernel.stmts.values().filter_map(|stmt| match stmt.kind {
-        StmtKind::Tile(TileOp::ClusterExchange { dst, .. }) => Some(dst),
-        _ => None,
+    kernel.stmts.values().filter_map(|stmt| {
+        let StmtKind::Tile(TileOp::ClusterExchange { dst, .. }) = stmt.kind else { return None };
+        Some(dst)
     })
 }
 
