@@ -91,7 +91,8 @@ fn cluster_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<u
 fn exchange_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
     let params = params!(i, GemmExchangeParams { BM, BN, BK, STAGES, THREADS, CK; A_T, B_T });
     let kernel = gemm_exchange::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
-    product::run::<T, U>(device, i, BLOCKS, launch!(kernel))
+    // The kernel takes columns by eights.
+    product::run::<T, U>(device, i, Family { ragged: 8, ..BLOCKS }, launch!(kernel))
 }
 
 fn slots_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
