@@ -234,20 +234,7 @@ impl Choice {
                 let [depth, threads, cx, cy] = [step * stages, threads, cx, cy].map(|size| size as i64);
                 let (tile, cluster) = ([rows, cols], [cx, cy]);
                 let instance = TILES.iter().position(|one| *one == self.tile);
-                let (parts, slots, launches) = (1, 1, 1);
-                Work {
-                    shape,
-                    stored,
-                    tile,
-                    depth,
-                    threads,
-                    cluster,
-                    parts,
-                    slots,
-                    launches,
-                    exchanges: false,
-                    instance,
-                }
+                Work { instance, ..Work::unsplit(shape, stored, tile, depth, threads, cluster) }
             }
         }
     }

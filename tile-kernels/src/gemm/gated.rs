@@ -94,19 +94,7 @@ fn work((rows, cols, step, stages, threads, cy): Tile, [m, n, k]: [i64; 3]) -> W
     let [depth, threads, cy] = [step * stages, threads, cy].map(|size| size as i64);
     let (shape, stored) = ([m, n.saturating_mul(2), k], [false, true]);
     let (tile, cluster) = ([rows, 2 * cols], [1, cy]);
-    Work {
-        shape,
-        stored,
-        tile,
-        depth,
-        threads,
-        cluster,
-        parts: 1,
-        slots: 1,
-        launches: 1,
-        exchanges: false,
-        instance: None,
-    }
+    Work::unsplit(shape, stored, tile, depth, threads, cluster)
 }
 
 /// The instance for rows, columns of the result and a depth, and whether its launch may start before the previous one is done.

@@ -240,6 +240,19 @@ fn panel([rows, cols]: [i64; 2], m: i64) -> i64 {
 }
 
 impl Work {
+    /// A launch that does not split K, by an instance without a pace of its own.
+    pub(super) fn unsplit(
+        shape: [i64; 3],
+        stored: [bool; 2],
+        tile: [i64; 2],
+        depth: i64,
+        threads: i64,
+        cluster: [i64; 2],
+    ) -> Work {
+        let (parts, slots, launches, exchanges, instance) = (1, 1, 1, false, None);
+        Work { shape, stored, tile, depth, threads, cluster, parts, slots, launches, exchanges, instance }
+    }
+
     /// Blocks that there are to run, of which every multiprocessor has one at a time. A cluster at the edge has tiles without elements,
     /// which take as long as others.
     pub fn blocks(&self) -> i64 {

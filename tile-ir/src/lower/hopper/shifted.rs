@@ -83,8 +83,8 @@ impl<'a> Lowering<'a> {
         let (is_wide, is_narrow) = (second.n >= WIDE, second.n <= NARROW);
         let is_in_loop = is_in_loop(kernel, &kernel.body, ring.at.stmt);
         let branches = work.iter().any(|stmt| self.branches(at, *stmt));
-        let takes_turns = is_narrow && roles.plan.warpgroups() > 2;
-        let holds = (branches || takes_turns) && (is_wide || is_in_loop);
+        let is_crowded = is_narrow && roles.plan.warpgroups() > 2;
+        let holds = (branches || is_crowded) && (is_wide || is_in_loop);
         let interleaves = !branches && is_narrow && is_in_loop;
         let made = rest.iter().rposition(|stmt| mentions(kernel, *stmt, second.a.0)).map_or(0, |last| last + 1);
         let (operand, rest) = rest.split_at(made);
