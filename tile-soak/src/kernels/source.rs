@@ -28,6 +28,7 @@ const FILES: &[&str] = &[
     "tile-kernels/src/gemm/batched/kernel.rs",
     "tile-kernels/src/gemm/pack.rs",
     "tile-kernels/src/gemm/gated.rs",
+    "tile-kernels/src/gemm/exchange.rs",
     "tile-kernels/src/gemm/partial.rs",
     "tile-kernels/src/gemm/parts.rs",
     "tile-kernels/src/gemm/split.rs",
