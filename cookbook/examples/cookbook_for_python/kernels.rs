@@ -51,10 +51,11 @@ pub fn run(kernel: &str, call: &Call<'_>) -> Result<(), Failure> {
 
 /// `q`, `k`, `v`, `o` of attention over whole sequences, or where they have three axes of packed ones, the offsets of queries and keys behind them; sinks last,
 /// where there are any. The scalars: whether it is causal, the keys of a window to the left and to the right (all where less than 0), the soft cap (none
-/// where 0); what is left out is as by default.
+/// where 0), queries and keys of a tile (chosen where 0); what is left out is as by default.
 fn attention_of<T: Half + Plain>(call: &Call<'_>) -> Result<(), Failure> {
     let scalar = |at: usize| call.scalars.get(at).copied();
     let keys = |at: usize| scalar(at).filter(|keys| *keys >= 0.0).map(|keys| keys as usize);
+    let extent = |at: usize| keys(at).filter(|extent| *extent > 0);
     let is_packed = call.views.first().is_some_and(|view| view.rank == 3);
     let last = if is_packed { 6 } else { 4 };
     let sinks = if call.views.len() > last { Some(call.input::<f32, 1>(last)?) } else { None };
@@ -64,6 +65,7 @@ fn attention_of<T: Half + Plain>(call: &Call<'_>) -> Result<(), Failure> {
         right: keys(2),
         soft_cap: scalar(3).filter(|cap| *cap != 0.0).map(|cap| cap as f32),
         sinks: sinks.as_deref(),
+        tile: extent(4).zip(extent(5)).map(|(rows, keys)| [rows, keys]),
         ..Forward::default()
     };
     if is_packed {

@@ -21,6 +21,7 @@ pub mod options_kernel;
 pub mod packed_kernel;
 pub mod parts;
 pub mod prefill_kernel;
+mod tile;
 
 use crate::rope::Rope;
 use append_kernel::AppendDecodeParams;
@@ -30,6 +31,7 @@ use forward_kernel::ForwardParams;
 use options_kernel::ForwardOptionsParams;
 use packed_kernel::PackedParams;
 use prefill_kernel::PrefillParams;
+use tile::{Tile, Work};
 use tile_runtime::dsl::{Float, Half};
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, Target, TensorInput, TensorOutput};
 use tile_runtime::{Device, Error, LaunchError, Tensor, TensorView, TensorViewMut};
@@ -82,33 +84,6 @@ const FEW_CLUSTER_STEPS: usize = 1;
 const FULL_OF_EIGHT: usize = 60;
 /// Keys of a step of [`prefill`].
 const PREFILL_STEP: usize = 128;
-
-/// Queries from which on three warpgroups with tiles of 192 rows are 1 to 5% faster than two with 128, for heads of 128 elements without a mask
-/// (`examples/attention.rs` on an H200). On other devices that tile has fewer registers than it needs.
-const THREE_WARPGROUPS: usize = 2048;
-/// Queries from which on causal attention has tiles of 192 rows for heads of 128 elements: more of such a tile's steps have masked keys than of one
-/// of 128 rows, so shorter sequences are slower with it.
-const THREE_WARPGROUPS_CAUSAL: usize = 8192;
-/// Queries from which on causal attention has tiles of 192 rows for heads of 64 elements, for the same reason.
-const THREE_WARPGROUPS_CAUSAL_64: usize = 2048;
-
-/// Whether tiles of 192 rows are the faster ones for heads of 64 elements without a mask: a row of theirs takes a tenth less time than one of a tile
-/// of 128 (an H200), but the last tile may have more rows that are none.
-const fn fills_three_warpgroups(queries: usize) -> bool {
-    queries.div_ceil(192) * 192 * 9 <= queries.div_ceil(128) * 128 * 10
-}
-
-/// Whether tiles of 192 rows of `heads` heads, those of all sequences, leave so many multiprocessors without a tile that tiles of 128 rows are faster, though a row of theirs takes
-/// longer. Steps have as many keys either way, so a row's bits are the same. Of a causal mask the longest tile is what few heads wait for.
-const fn leaves_multiprocessors_idle(heads: usize, queries: usize, causal: bool) -> bool {
-    if causal {
-        return heads.saturating_mul(queries) < 128 * 2 * MULTIPROCESSORS;
-    }
-    let [tall, low] = [queries.div_ceil(192), queries.div_ceil(128)];
-    let waves =
-        [heads.saturating_mul(tall).div_ceil(MULTIPROCESSORS), heads.saturating_mul(low).div_ceil(MULTIPROCESSORS)];
-    waves[1].saturating_mul(128 * 6) < waves[0].saturating_mul(192 * 5)
-}
 
 /// What [`decode`] does beside its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -397,6 +372,10 @@ pub struct Forward<'a> {
     pub soft_cap: Option<f32>,
     /// `[H]`: one more score for each head, as if of a key that every query sees and whose value is 0. Neither scaled nor capped.
     pub sinks: Option<&'a Tensor<f32, 1>>,
+    /// Queries and keys that a block multiplies in a step: of heads of 64 elements 128 and 128, or on Hopper 192 and 128; of 128 elements 128 and 128, or on Hopper
+    /// 192 and 80. Where none is given, those that are expected to be the fastest. Results with different numbers of keys differ by rounding, so whoever wants results that
+    /// depend neither on the batch nor on the number of heads gives one. With a window, a soft cap or sinks heads have one tile each, 128 queries.
+    pub tile: Option<[usize; 2]>,
     /// `[B, H, M]`, of [`forward_packed`] `[1, H, S]`: where the natural logarithm of each row's sum of exponentials is written, a sink included.
     pub log_sum_exp: Option<&'a mut Tensor<f32, 3>>,
 }
@@ -444,6 +423,34 @@ impl Forward<'_> {
         Err(Error::Unsupported { function, problem })
     }
 
+    /// The tile of those that a kernel has for heads of `d` elements with values of `dv`, and the way to see the work, of which the least time is expected; or
+    /// what is wrong: with the heads, of which `taken` says which are taken, or with the tile that is asked for.
+    fn fastest(
+        &self,
+        function: &'static str,
+        device: &Device,
+        works: [Option<Work>; 2],
+        [d, dv]: [usize; 2],
+        has: impl Fn(&Tile) -> bool,
+        taken: &str,
+    ) -> Result<(Tile, Work), Error> {
+        let is_hopper = device.supports(Target::Sm90a);
+        let tiles = || Tile::of(d, dv).iter().filter(|tile| has(tile) && (is_hopper || !tile.needs_hopper()));
+        let asked = tiles().filter(|tile| self.tile.is_none_or(|asked| asked == [tile.rows, tile.keys]));
+        if let Some(fastest) = tile::fastest(asked.copied(), works) {
+            return Ok(fastest);
+        }
+        let there: Vec<String> = tiles().map(|tile| format!("{} x {}", tile.rows, tile.keys)).collect();
+        let problem = match self.tile {
+            Some([rows, keys]) if !there.is_empty() => format!(
+                "heads of {d} elements have tiles of {} queries and keys here; a tile of {rows} x {keys} was asked for",
+                there.join(" or ")
+            ),
+            _ => format!("{taken}; here are {d} with values of {dv}"),
+        };
+        Err(Error::Unsupported { function, problem })
+    }
+
     /// Whether the kernel without options does it.
     fn is_plain(&self) -> bool {
         let Forward { left, right, soft_cap, sinks, .. } = self;
@@ -485,7 +492,7 @@ pub fn forward<T: Half>(
     q: TensorView<'_, T, 4>,
     k: TensorView<'_, T, 4>,
     v: impl TensorInput<T, 4>,
-    o: impl TensorOutput<T, 4>,
+    mut o: impl TensorOutput<T, 4>,
     options: Forward<'_>,
 ) -> Result<(), Error> {
     const NAME: &str = "attention::forward";
@@ -495,46 +502,38 @@ pub fn forward<T: Half>(
     let (group, past) = (heads / key_heads.max(1), keys.saturating_sub(queries));
     let Forward { causal, soft_cap, sinks, .. } = options;
     if options.is_plain() && keys >= if causal { queries.max(1) } else { 1 } {
-        let is_hopper = on.device().supports(Target::Sm90a);
-        let many = if causal { THREE_WARPGROUPS_CAUSAL } else { THREE_WARPGROUPS };
-        let is_idle = is_hopper && leaves_multiprocessors_idle(batch.saturating_mul(heads), queries, causal);
-        let (rows, columns) = match (d, dv) {
-            (64, 64) if causal && is_hopper && queries >= THREE_WARPGROUPS_CAUSAL_64 && !is_idle => (192, 128),
-            (64, 64) if !causal && (!is_hopper || fills_three_warpgroups(queries)) && !is_idle => (192, 128),
-            (128, 128) if queries >= many && is_hopper => (if is_idle { 128 } else { 192 }, 80),
-            (64, 64) | (96, 96) | (128, 128) => (128, 128),
-            (192, 128) => (128, 112),
-            (256, 256) => (128, 64),
-            _ => {
-                let problem = format!(
-                    "heads of 64, 96, 128 or 256 elements are taken, or of 192 with values of 128; here are {d} with values of {dv}"
-                );
-                return Err(Error::Unsupported { function: NAME, problem });
-            }
-        };
+        let work = Work { heads: batch.saturating_mul(heads), queries, keys, causal };
+        // Without a mask the heads that use the same keys may be one head with the queries of all, whose tiles are filled better; where memory has them side by side.
+        let merged = |d| [batch, key_heads, group.saturating_mul(queries), d];
+        let can_merge = !causal
+            && group > 1
+            && heads == group * key_heads
+            && options.log_sum_exp.is_none()
+            && q.reshape(merged(d)).is_ok()
+            && o.to_view().is_some_and(|o| o.reshape(merged(dv)).is_ok());
+        let of_merged = can_merge.then(|| Work { heads: work.heads / group, queries: merged(d)[2], ..work });
+        let all = "heads of 64, 96, 128 or 256 elements are taken, or of 192 with values of 128";
+        let (tile, taken) = options.fastest(NAME, on.device(), [Some(work), of_merged], [d, dv], |_| true, all)?;
         let sums = options.log_sum_exp;
         if causal {
-            let params = CausalParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows };
+            let params = CausalParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows };
             let kernel = causal_kernel::causal::<T>::instance(on.device(), params)?;
             return Ok(kernel.launch_on(on, q, k, v, o, sums, scale, group, past)?);
         }
-        let params = ForwardParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows };
+        let params = ForwardParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows };
         let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
+        if let Some(o) = o.to_view().filter(|_| taken != work) {
+            let (q, o) = (q.reshape(merged(d))?, o.reshape(merged(dv))?);
+            return Ok(kernel.launch_on(on, q, k, v, o, sums, scale, 1)?);
+        }
         return Ok(kernel.launch_on(on, q, k, v, o, sums, scale, group)?);
     }
     Forward::counted(NAME, queries, keys)?;
-    let columns = match (d, dv) {
-        (64, 64) | (128, 128) => 128,
-        (256, 256) => 64,
-        _ => {
-            let problem = format!(
-                "with a window, a soft cap or sinks, and where queries may see no key ({queries} queries, {keys} keys), heads of 64, 128 or \
-                 256 elements are taken; here are {d} with values of {dv}"
-            );
-            return Err(Error::Unsupported { function: NAME, problem });
-        }
-    };
-    let params = ForwardOptionsParams { BM: 128, BN: columns, D: d, THREADS: 256, CAP: soft_cap.is_some() };
+    let work = Work { heads: batch.saturating_mul(heads), queries, keys, causal };
+    let has = |tile: &Tile| tile.rows == 128 && matches!(d, 64 | 128 | 256);
+    let taken = "with a window, a soft cap or sinks, and where queries may see no key, heads of 64, 128 or 256 elements are taken";
+    let (tile, _) = options.fastest(NAME, on.device(), [Some(work), None], [d, dv], has, taken)?;
+    let params = ForwardOptionsParams { BM: 128, BN: tile.keys, D: d, THREADS: 256, CAP: soft_cap.is_some() };
     let kernel = options_kernel::forward_options::<T>::instance(on.device(), params)?;
     Ok(kernel.launch_on(on, q, k, v, o, sinks, options.log_sum_exp, scale, inner, group, left, right)?)
 }
@@ -579,27 +578,28 @@ pub fn forward_packed<T: Half>(
     let ([queries, heads, d], [keys, key_heads, _], [.., dv]) = (q.shape(), k.shape(), v.shape());
     let Scalars { scale, inner, left, right } = options.scalars(NAME, d)?;
     Forward::counted(NAME, queries, keys)?;
-    let cap = options.soft_cap.is_some();
-    let is_tall = !cap && options.left.is_none() && on.device().supports(Target::Sm90a);
-    let (rows, columns) = match (d, dv) {
-        (64, 64) if is_tall && !leaves_multiprocessors_idle(heads, queries, true) => (192, 128),
-        (64, 64) | (128, 128) => (128, 128),
-        (192, 128) if !cap => (128, 112),
-        (256, 256) => (128, 64),
-        _ => {
-            let problem = format!(
-                "heads of 64, 128 or 256 elements are taken, or without a soft cap of 192 with values of 128; here are {d} with values of \
-                 {dv}{}",
-                if cap { " and a soft cap" } else { "" }
-            );
-            return Err(Error::Unsupported { function: NAME, problem });
-        }
+    let (cap, sequences) = (options.soft_cap.is_some(), packed.first_query.len().saturating_sub(1));
+    // Only the device knows how long each sequence is.
+    let [mean_queries, mean_keys] = [queries, keys].map(|all| all.div_ceil(sequences.max(1)));
+    let heads_of_all = heads.saturating_mul(sequences);
+    let work = Work { heads: heads_of_all, queries: mean_queries, keys: mean_keys, causal: options.causal };
+    let has = |tile: &Tile| match d {
+        64 => tile.rows == 128 || !cap && options.left.is_none(),
+        128 | 256 => tile.rows == 128,
+        192 => !cap,
+        _ => false,
     };
+    let taken = if cap {
+        "with a soft cap heads of 64, 128 or 256 elements are taken"
+    } else {
+        "heads of 64, 128 or 256 elements are taken, or of 192 with values of 128"
+    };
+    let (tile, _) = options.fastest(NAME, on.device(), [Some(work), None], [d, dv], has, taken)?;
     let Packed { first_query, first_key } = packed;
-    let params = PackedParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows, CAP: cap };
+    let params = PackedParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows, CAP: cap };
     let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;
     let (q, k, v, o) = (q.swap_axes(0, 1)?, k.swap_axes(0, 1)?, v.swap_axes(0, 1)?, o.swap_axes(0, 1)?);
-    let (group, sequences) = (heads / key_heads.max(1), first_query.len().saturating_sub(1));
+    let group = heads / key_heads.max(1);
     let (sinks, sums) = (options.sinks, options.log_sum_exp);
     Ok(kernel.launch_on(
         on,
@@ -632,19 +632,4 @@ pub fn definitions() -> [&'static Definition; 7] {
         packed_kernel::packed::<tile_runtime::f16>::definition(),
         prefill_kernel::prefill::<tile_runtime::f16>::definition(),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Few heads have tiles of 128 rows, many have those of 192.
-    #[test]
-    fn few_heads_leave_multiprocessors_idle() {
-        assert!(leaves_multiprocessors_idle(1, 12_629, true));
-        assert!(!leaves_multiprocessors_idle(5, 8500, true));
-        assert!(leaves_multiprocessors_idle(4, 2500, false));
-        assert!(!leaves_multiprocessors_idle(16, 4096, false));
-        assert!(!leaves_multiprocessors_idle(usize::MAX, usize::MAX, true));
-    }
 }

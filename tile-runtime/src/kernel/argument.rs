@@ -4,6 +4,7 @@ use crate::allocation::Allocation;
 use crate::element::{Element, filled};
 use crate::error::Error;
 use crate::layout::Layout;
+use crate::tensor::TensorViewMut;
 use half::{bf16, f16};
 use std::fmt;
 use std::sync::Arc;
@@ -255,6 +256,18 @@ pub fn optional_mut<'a, T: Element, const R: usize>(tensor: &'a Option<&mut crat
 pub trait TensorOutput<T, const R: usize>: sealed::Sealed {
     /// The tensor with its type erased.
     fn argument(&mut self) -> Argument<'_>;
+
+    /// All of it, to be written; none where what is given has other elements or axes than it says.
+    #[inline]
+    fn to_view(&mut self) -> Option<TensorViewMut<'_, T, R>>
+    where
+        T: Element,
+    {
+        match self.argument() {
+            Argument::Tensor(tensor) => TensorViewMut::over(&tensor),
+            Argument::Scalar(_) | Argument::Absent => None,
+        }
+    }
 }
 
 /// What can be given for a scalar: `f32`, `i32`, `u32`, `f16`, `bf16`, `bool`, `usize`.

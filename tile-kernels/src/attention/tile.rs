@@ -1,0 +1,143 @@
+//! Which tile [`forward`](super::forward) takes: the one of which the least time is expected, by a model of blocks that take tile after tile.
+
+use super::MULTIPROCESSORS;
+
+/// A tile of the kernels without options, and what it takes on an H200 in microseconds, which decides where there are several for heads of one length.
+/// `bench/attention_tiles.py --fit` fits the times; those of an H100 were not measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tile {
+    /// Queries, 64 of each warpgroup.
+    pub rows: usize,
+    /// Keys of a step.
+    pub keys: usize,
+    /// A step.
+    step: f64,
+    /// What is before and after the steps.
+    around: f64,
+    /// The same where queries see the keys up to their own: some steps have masks.
+    around_causal: f64,
+}
+
+/// A tile of heads for which there is no other, so that nobody asks what it takes.
+const fn only(rows: usize, keys: usize) -> [Tile; 1] {
+    [Tile { rows, keys, step: 1.0, around: 1.0, around_causal: 1.0 }]
+}
+
+const OF_64: [Tile; 2] = [
+    Tile { rows: 128, keys: 128, step: 1.271, around: 0.51, around_causal: 0.94 },
+    Tile { rows: 192, keys: 128, step: 1.463, around: 1.36, around_causal: 2.09 },
+];
+const OF_128: [Tile; 2] = [
+    Tile { rows: 128, keys: 128, step: 1.354, around: 1.96, around_causal: 3.19 },
+    Tile { rows: 192, keys: 80, step: 1.193, around: 2.68, around_causal: 4.48 },
+];
+const OF_96: [Tile; 1] = only(128, 128);
+const OF_192: [Tile; 1] = only(128, 112);
+const OF_256: [Tile; 1] = only(128, 64);
+
+impl Tile {
+    /// The tiles for heads of `d` elements with values of `dv`; none where such heads are not taken.
+    pub fn of(d: usize, dv: usize) -> &'static [Tile] {
+        match (d, dv) {
+            (64, 64) => &OF_64,
+            (96, 96) => &OF_96,
+            (128, 128) => &OF_128,
+            (192, 128) => &OF_192,
+            (256, 256) => &OF_256,
+            _ => &[],
+        }
+    }
+
+    /// Three warpgroups have the registers that they need where a warpgroup's can be set.
+    pub fn needs_hopper(&self) -> bool {
+        self.rows > 128
+    }
+}
+
+/// What a launch computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Work {
+    /// Heads of all sequences.
+    pub heads: usize,
+    /// Queries of a sequence.
+    pub queries: usize,
+    /// Keys of a sequence.
+    pub keys: usize,
+    /// Whether a query sees the keys up to its own only. The longest tiles come first then, each to the block that is done first.
+    pub causal: bool,
+}
+
+/// Numbers of tiles of a block, after the first one, that are looked at one by one for the block that is done last.
+const WAVES: usize = 8;
+
+impl Work {
+    /// Microseconds that are expected of it by a tile.
+    ///
+    /// Some block computes at least `n + 1` of the longest `n MULTIPROCESSORS + 1` tiles, of which none is shorter than the last one; and no device is done before its share
+    /// of all. The largest of these bounds is what longest-first takes, but for a part of a short tile.
+    pub fn expected(&self, tile: Tile) -> f64 {
+        let in_head = self.queries.div_ceil(tile.rows).max(1);
+        let (heads, rows) = (self.heads.max(1), tile.rows);
+        let tiles = heads.saturating_mul(in_head);
+        let past = self.keys.saturating_sub(self.queries);
+        // Of the tile that has `longer` tiles before it.
+        let time = |longer: usize| {
+            let (seen, around) = if self.causal {
+                let last = in_head - (longer / heads).min(in_head - 1);
+                (self.keys.min(past.saturating_add(last.saturating_mul(rows))), tile.around_causal)
+            } else {
+                (self.keys, tile.around)
+            };
+            around + tile.step * seen.div_ceil(tile.keys) as f64
+        };
+        let waves = tiles.div_ceil(MULTIPROCESSORS);
+        let of_block = |before: usize| (before + 1) as f64 * time(before.saturating_mul(MULTIPROCESSORS));
+        let last = (0..waves.min(WAVES)).chain([waves - 1]).map(of_block).fold(0.0, f64::max);
+        let share = tiles as f64 / MULTIPROCESSORS as f64 * (time(0) + time(tiles - 1)) / 2.0;
+        last.max(share)
+    }
+}
+
+/// The tile, and the way to see a launch's work, of which the least time is expected: the first of equals.
+pub(super) fn fastest(tiles: impl Iterator<Item = Tile>, works: [Option<Work>; 2]) -> Option<(Tile, Work)> {
+    let all = tiles.flat_map(|tile| works.into_iter().flatten().map(move |work| (tile, work)));
+    let timed = all.map(|(tile, work)| (work.expected(tile), tile, work));
+    timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tile, work)| (tile, work))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(d: usize, heads: usize, [queries, keys]: [usize; 2], causal: bool) -> usize {
+        let work = Work { heads, queries, keys, causal };
+        fastest(Tile::of(d, d).iter().copied(), [Some(work), None]).expect("a tile").0.rows
+    }
+
+    /// Tiles of 192 rows where they fill the device, of 128 where one of 192 would be waited for. The times of both were measured on an H200.
+    #[test]
+    fn the_device_is_filled() {
+        assert_eq!(rows(64, 512, [1024; 2], false), 192, "338 us by 128 rows, 304 by 192");
+        assert_eq!(rows(64, 512, [1024; 2], true), 128, "201 us by 128 rows, 224 by 192");
+        assert_eq!(rows(64, 2, [13_000; 2], false), 128, "245 us by 128 rows, 308 by 192");
+        assert_eq!(rows(64, 2, [30_000; 2], true), 192, "519 us by 128 rows, 438 by 192");
+        assert_eq!(rows(128, 2, [17_689; 2], true), 128, "222 us by 128 rows, 285 by 192");
+        assert_eq!(rows(128, 16, [1300; 2], false), 192, "35 us by 128 rows, 26 by 192");
+        assert_eq!(rows(128, 16, [300, 6000], true), 128, "64 us by 128 rows, 88 by 192");
+        assert_eq!(rows(128, 64, [4096; 2], false), 192, "786 us by 128 rows, 766 by 192");
+    }
+
+    /// No shape is too large to be asked about, and none too small.
+    #[test]
+    fn extremes_have_a_tile() {
+        for extent in [0, 1, 1 << 30, usize::MAX] {
+            for causal in [false, true] {
+                let work = Work { heads: extent, queries: extent, keys: extent, causal };
+                for tile in Tile::of(128, 128) {
+                    assert!(work.expected(*tile).is_finite(), "{work:?}");
+                }
+            }
+        }
+        assert!(Tile::of(72, 72).is_empty());
+    }
+}
