@@ -279,6 +279,7 @@ impl<'a> Lowering<'a> {
             self.first_turn(&roles);
             self.descriptors(&mut roles);
             self.staging(&mut roles);
+            self.begin_last_first(&roles);
         }
         let staged = roles.staging.is_some();
         let roles = Rc::new(roles);

@@ -23,7 +23,7 @@ use super::resident::is_in_loop;
 use super::roles::{ChannelState, Roles};
 
 /// Columns of the second accumulator from which on its products take longer than the work between them.
-const WIDE: u32 = 128;
+pub(super) const WIDE: u32 = 128;
 /// Columns up to which they take less time than that work.
 const NARROW: u32 = 64;
 

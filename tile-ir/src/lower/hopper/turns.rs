@@ -1,3 +1,5 @@
+//! Warpgroups that take turns.
+//!
 //! Ping-pong: two warpgroups take the tiles in turn. While one stores its tile, the other multiplies.
 //!
 //! The ring is filled tile after tile, so a warpgroup skips the slots of the other's tiles. A wait on a parity is
@@ -8,8 +10,10 @@
 use super::super::*;
 use super::plan::{Ring, WARPGROUP};
 use super::roles::{ChannelState, Roles};
+use super::shifted::WIDE;
 
-/// The named barriers of ping-pong, one for each warpgroup: it waits on its own, and the other arrives there.
+/// The named barriers of ping-pong, one for each warpgroup: it waits on its own, and the other arrives there. Three warpgroups that begin in turn use
+/// the first for the first one, and the second for the second.
 const TURNS: [u32; 2] = [5, 6];
 
 impl Lowering<'_> {
@@ -26,6 +30,31 @@ impl Lowering<'_> {
         let Some(group) = roles.group else { return };
         let barrier = OpKind::NamedBarrier { id: TURNS[0], threads: 2 * WARPGROUP, arrive: true };
         self.when(group.equals(1), |l| l.op(barrier));
+    }
+
+    /// Warpgroups that compute a tile by two dependent products begin some clocks after each other, the last one first. They stay so from step to step, since
+    /// a slot is filled again for all of them at once. Where they begin together, three have up to an eighth less speed and two up to a twentieth; but two whose
+    /// second product is narrow are faster together (decision 57).
+    pub(super) fn begin_last_first(&mut self, roles: &Roles) {
+        let (plan, Some((consumer, _))) = (&roles.plan, roles.consumer) else { return };
+        let seconds = plan.rings.iter().filter_map(|ring| plan.products.get(&ring.shift.as_ref()?.second));
+        let Some(widest) = seconds.map(|second| second.n).max() else { return };
+        let barrier = |id: usize, arrive: bool| OpKind::NamedBarrier { id: TURNS[id], threads: 2 * WARPGROUP, arrive };
+        let waits = |id: usize| move |l: &mut Self| l.op(barrier(id, false));
+        let lets = |id: usize| move |l: &mut Self| l.op(barrier(id, true));
+        let first = self.eval(consumer.equals(0));
+        match plan.warpgroups() {
+            2 if widest >= WIDE => self.either(first, waits(0), lets(0)),
+            3 => self.either(first, waits(0), |l| {
+                let second = l.eval(consumer.equals(1));
+                let passes_on = |l: &mut Self| {
+                    waits(1)(l);
+                    lets(0)(l);
+                };
+                l.either(second, passes_on, lets(1));
+            }),
+            _ => {}
+        }
     }
 
     /// The loop over the tiles of a group: every second one of the block's.
