@@ -155,12 +155,9 @@ impl Builder {
     /// The tensor of the first dependent access, in words, and where it stands.
     fn first_dependent(&self, ops: &[Op]) -> Option<(String, SpanId)> {
         let op = ops.iter().find(|op| self.touch_op(op).dependent)?;
-        let touched = |memory: &Memory| match memory.space {
-            Space::Global(param) => {
-                let tensor = self.program.tensors.iter().find(|tensor| tensor.param == param)?;
-                Some((format!("`{}` is touched", tensor.name), memory.span))
-            }
-            Space::Shared(_) | Space::Local(_) => None,
+        let touched = |memory: &Memory| {
+            let tensor = self.program.tensor(memory.space)?;
+            Some((format!("`{}` is touched", tensor.name), memory.span))
         };
         let inner = op.kind.bodies().into_iter().find_map(|body| self.first_dependent(body));
         let own = inner.or_else(|| op.kind.memories().into_iter().find_map(touched));
@@ -182,9 +179,8 @@ impl Builder {
     }
 
     fn touch(&self, space: Space, access: AccessMode) -> Touch {
-        let Space::Global(param) = space else { return Touch::default() };
-        let early =
-            access == AccessMode::Read && self.program.tensors.iter().any(|t| t.param == param && t.independent);
+        let Some(tensor) = self.program.tensor(space) else { return Touch::default() };
+        let early = access == AccessMode::Read && tensor.independent;
         Touch { independent: early, dependent: !early }
     }
 }
