@@ -176,7 +176,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn launch_line(&mut self, extents: &[ExprId]) {
         let Some(tiles) = self.host_tiles(extents) else { return self.bug("a grid that the launch cannot know") };
         let size = i64::from(self.cluster_size());
-        self.program.launch.grid = [times(tiles, HostExpr::Int(size)), HostExpr::Int(1), HostExpr::Int(1)];
+        self.program.launch.grid = [scaled(tiles, size), HostExpr::Int(1), HostExpr::Int(1)];
     }
 
     /// Launches as many blocks as the device holds at once, evenly: `tiles / waves`, so that no block idles while
@@ -200,11 +200,11 @@ impl<'a> Lowering<'a> {
         let even = match EVEN_BLOCKS / size {
             0 | 1 => even,
             by => {
-                let rounded = times(HostExpr::binary(BinaryOp::CeilDiv, even, HostExpr::Int(by)), HostExpr::Int(by));
+                let rounded = scaled(HostExpr::binary(BinaryOp::CeilDiv, even, HostExpr::Int(by)), by);
                 HostExpr::binary(BinaryOp::Min, rounded, at_once)
             }
         };
-        self.program.launch.grid = [times(even, HostExpr::Int(size)), one.clone(), one];
+        self.program.launch.grid = [scaled(even, size), one.clone(), one];
     }
 
     /// This block's cluster in the line.
@@ -351,10 +351,11 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// The product of two factors, of which one may be 1.
-pub(super) fn times(a: HostExpr, b: HostExpr) -> HostExpr {
-    match (a, b) {
-        (HostExpr::Int(1), other) | (other, HostExpr::Int(1)) => other,
-        (a, b) => HostExpr::binary(BinaryOp::Mul, a, b),
-    }
+/// The product of what there is so far and of another factor.
+pub(super) fn times(all: HostExpr, factor: HostExpr) -> HostExpr {
+    if all == HostExpr::Int(1) { factor } else { HostExpr::binary(BinaryOp::Mul, all, factor) }
+}
+
+fn scaled(blocks: HostExpr, by: i64) -> HostExpr {
+    if by == 1 { blocks } else { HostExpr::binary(BinaryOp::Mul, blocks, HostExpr::Int(by)) }
 }
