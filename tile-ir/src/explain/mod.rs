@@ -228,7 +228,7 @@ fn roofline(
 /// The name of what is accessed.
 fn place(program: &Program, space: Space) -> String {
     let name = match space {
-        Space::Global(param) => program.tensors.iter().find(|t| t.param == param).map(|t| t.name.clone()),
+        Space::Global(_) => program.tensor(space).map(|t| t.name.clone()),
         Space::Shared(shared) => program.shared.get(shared).map(|s| s.name.clone()),
         Space::Local(local) => program.locals.get(local).map(|l| l.name.clone()),
     };

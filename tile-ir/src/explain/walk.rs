@@ -397,8 +397,7 @@ impl Walker<'_> {
     /// The element size where the memory is not the thread's own.
     fn element_bytes(&self, space: Space) -> Option<u32> {
         match space {
-            Space::Global(param) => self.program.tensors.iter().find(|t| t.param == param).map(|t| t.dtype.bytes()),
-            Space::Shared(shared) => self.program.shared.get(shared).map(|s| s.dtype.bytes()),
+            Space::Global(_) | Space::Shared(_) => self.program.dtype(space).map(|dtype| dtype.bytes()),
             Space::Local(_) => None,
         }
     }

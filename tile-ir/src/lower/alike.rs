@@ -47,7 +47,7 @@ impl Alike {
             ValueKind::Reg(reg) => !self.varying.contains(reg),
             ValueKind::Load(memory) => match memory.space {
                 Space::Shared(_) => true,
-                Space::Global(param) => !program.tensors.iter().any(|tensor| tensor.param == param && tensor.mutable),
+                Space::Global(_) => !program.tensor(memory.space).is_some_and(|tensor| tensor.mutable),
                 Space::Local(_) => false,
             },
             ValueKind::Int(_)

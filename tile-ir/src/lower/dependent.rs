@@ -25,21 +25,6 @@ use crate::diag::Diagnostic;
 use crate::ir::{AccessMode, BinaryOp, SpanId, Trigger};
 use crate::lowered::*;
 
-/// What an operation or value does with tensors, anywhere inside.
-#[derive(Clone, Copy, Default)]
-struct Touch {
-    /// It reads an independent tensor.
-    independent: bool,
-    /// It accesses any other, or writes.
-    dependent: bool,
-}
-
-impl Touch {
-    fn and(self, other: Touch) -> Touch {
-        Touch { independent: self.independent || other.independent, dependent: self.dependent || other.dependent }
-    }
-}
-
 /// The program with its waits.
 ///
 /// In: a program whose `launch.dependent` says whether it may start early, and which has no waits but those of partitions, which have
@@ -77,17 +62,17 @@ impl Builder {
 
     /// `ops` with waits: afterwards every path has waited. `above`: whether independent loads stand before.
     fn with_waits(&mut self, mut ops: Vec<Op>, mut above: bool, trigger: Trigger) -> Vec<Op> {
-        let Some(at) = ops.iter().position(|op| self.touch_op(op).dependent) else {
+        let Some(at) = ops.iter().position(|op| self.depends(op)) else {
             let span = ops.last().map_or(self.span, |op| op.span);
             ops.extend(wait(span, trigger));
             return ops;
         };
-        above |= self.touch_ops(&ops[..at]).independent;
+        above |= self.read_ahead(&ops[..at]);
         let rest = ops.split_off(at + 1);
         let Some(mut op) = ops.pop() else { return rest };
         let span = op.span;
         if let OpKind::If { cond, then, otherwise } = &mut op.kind
-            && !self.touch_value(*cond).dependent
+            && !self.value_depends(*cond)
             && (self.hoists(then) || self.hoists(otherwise))
         {
             *then = self.with_waits(std::mem::take(then), above, trigger);
@@ -97,7 +82,7 @@ impl Builder {
             && !above
             && !is_left(*reg, body)
             && self.hoists(body)
-            && ![*start, *end, *step].iter().any(|v| self.touch_value(*v).dependent)
+            && ![*start, *end, *step].iter().any(|v| self.value_depends(*v))
         {
             self.span = span;
             ops.extend(self.first_iteration(*reg, [*start, *end, *step], *unroll, std::mem::take(body), trigger));
@@ -146,46 +131,46 @@ impl Builder {
 
     /// Whether independent loads would stand above the wait that `ops` get.
     fn hoists(&self, ops: &[Op]) -> bool {
-        let at = ops.iter().position(|op| self.touch_op(op).dependent);
+        let at = ops.iter().position(|op| self.depends(op));
         let (before, first) = ops.split_at(at.unwrap_or(ops.len()));
-        self.touch_ops(before).independent
+        self.read_ahead(before)
             || first.first().is_some_and(|op| op.kind.bodies().into_iter().any(|body| self.hoists(body)))
     }
 
     /// The tensor of the first dependent access, in words, and where it stands.
     fn first_dependent(&self, ops: &[Op]) -> Option<(String, SpanId)> {
-        let op = ops.iter().find(|op| self.touch_op(op).dependent)?;
-        let touched = |memory: &Memory| match memory.space {
-            Space::Global(param) => {
-                let tensor = self.program.tensors.iter().find(|tensor| tensor.param == param)?;
-                Some((format!("`{}` is touched", tensor.name), memory.span))
-            }
-            Space::Shared(_) | Space::Local(_) => None,
+        let op = ops.iter().find(|op| self.depends(op))?;
+        let touched = |memory: &Memory| {
+            let tensor = self.program.tensor(memory.space)?;
+            Some((format!("`{}` is touched", tensor.name), memory.span))
         };
         let inner = op.kind.bodies().into_iter().find_map(|body| self.first_dependent(body));
         let own = inner.or_else(|| op.kind.memories().into_iter().find_map(touched));
         Some(own.unwrap_or_else(|| ("the first other tensor is touched".into(), op.span)))
     }
 
-    fn touch_ops(&self, ops: &[Op]) -> Touch {
-        let accesses = visit::all_accesses(&self.program, ops).into_iter();
-        accesses.fold(Touch::default(), |all, (space, access)| all.and(self.touch(space, access)))
+    /// Whether operations read an independent tensor.
+    fn read_ahead(&self, ops: &[Op]) -> bool {
+        visit::all_accesses(&self.program, ops).into_iter().any(|(space, access)| self.is_ahead(space, access))
     }
 
-    fn touch_op(&self, op: &Op) -> Touch {
-        self.touch_ops(std::slice::from_ref(op))
+    /// Whether an operation, or one in it, accesses any other tensor, or writes one.
+    fn depends(&self, op: &Op) -> bool {
+        let accesses = visit::all_accesses(&self.program, std::slice::from_ref(op)).into_iter();
+        accesses
+            .filter(|(space, _)| self.program.tensor(*space).is_some())
+            .any(|(space, access)| !self.is_ahead(space, access))
     }
 
-    fn touch_value(&self, id: ValueId) -> Touch {
-        let loads = visit::loads(&self.program, id).into_iter();
-        loads.fold(Touch::default(), |all, memory| all.and(self.touch(memory.space, AccessMode::Read)))
+    /// Whether a value is made of what any other tensor holds.
+    fn value_depends(&self, id: ValueId) -> bool {
+        let mut tensors =
+            visit::loads(&self.program, id).into_iter().filter_map(|memory| self.program.tensor(memory.space));
+        tensors.any(|tensor| !tensor.independent)
     }
 
-    fn touch(&self, space: Space, access: AccessMode) -> Touch {
-        let Space::Global(param) = space else { return Touch::default() };
-        let early =
-            access == AccessMode::Read && self.program.tensors.iter().any(|t| t.param == param && t.independent);
-        Touch { independent: early, dependent: !early }
+    fn is_ahead(&self, space: Space, access: AccessMode) -> bool {
+        access == AccessMode::Read && self.program.tensor(space).is_some_and(|tensor| tensor.independent)
     }
 }
 

@@ -254,7 +254,6 @@ impl Builder {
     }
 
     fn is_written(&self, memory: &Memory) -> bool {
-        matches!(memory.space, Space::Global(param)
-            if self.program.tensors.iter().any(|t| t.param == param && t.mutable))
+        self.program.tensor(memory.space).is_some_and(|tensor| tensor.mutable)
     }
 }

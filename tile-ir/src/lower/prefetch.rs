@@ -115,13 +115,14 @@ impl Builder {
 
     /// Whether it is memory of a tensor as the launch found it, or of a shared array that no passed operation touches.
     fn reads_early(&self, memory: &Memory, passed: &Passed) -> bool {
-        let param = match memory.space {
-            Space::Global(param) => param,
-            Space::Shared(shared) => return !passed.shared.contains(&shared),
-            Space::Local(_) => return false,
-        };
-        let is_independent = self.program.tensors.iter().any(|t| t.param == param && t.independent);
-        (is_independent || passed.waited) && !passed.written.contains(&param)
+        let is_there = |tensor: &TensorInfo| tensor.independent || passed.waited;
+        match memory.space {
+            Space::Global(param) => {
+                self.program.tensor(memory.space).is_some_and(is_there) && !passed.written.contains(&param)
+            }
+            Space::Shared(shared) => !passed.shared.contains(&shared),
+            Space::Local(_) => false,
+        }
     }
 
     fn value_may_move(&self, id: ValueId, passed: &Passed) -> bool {

@@ -186,24 +186,20 @@ impl Lowering<'_> {
 
     /// `array[index] = value`, or `array[index] = array[index] op value`.
     fn gather_at(&mut self, op: ReduceOp, array: LocalId, index: ValueId, value: ValueId, first: bool) {
-        let value = if first {
-            value
-        } else {
-            let current = self.get(array, index);
-            self.combine(op, current, value)
-        };
+        let value = if first { value } else { self.combined(op, |l| l.get(array, index), value) };
         self.put(array, index, value);
     }
 
     /// `total = value`, or `total = total op value`.
     fn gather(&mut self, op: ReduceOp, total: RegId, value: ValueId, first: bool) {
-        let value = if first {
-            value
-        } else {
-            let current = self.read(total);
-            self.combine(op, current, value)
-        };
+        let value = if first { value } else { self.combined(op, |l| l.read(total), value) };
         self.set(total, value);
+    }
+
+    /// `current op value`, of what is read then.
+    fn combined(&mut self, op: ReduceOp, current: impl FnOnce(&mut Self) -> ValueId, value: ValueId) -> ValueId {
+        let current = current(self);
+        self.combine(op, current, value)
     }
 
     /// Combines what the lanes of a row have, those with numbers that differ by `masks` one after the other.

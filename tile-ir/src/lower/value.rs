@@ -112,17 +112,12 @@ impl Lowering<'_> {
     }
 
     fn load(&mut self, access: AccessId, ty: ValueType) -> ValueId {
-        if let Some(memory) = self.held_element(access) {
-            return self.push(ValueKind::Load(memory), ty);
-        }
-        if let Some(memory) = self.line_element(access) {
-            return self.push(ValueKind::Load(memory), ty);
-        }
         if let Some(local) = self.loaded[access] {
             let offset = self.element_index();
             return self.get(local, offset);
         }
-        let memory = self.memory(access);
+        let in_registers = self.held_element(access).or_else(|| self.line_element(access));
+        let memory = in_registers.unwrap_or_else(|| self.memory(access));
         self.push(ValueKind::Load(memory), ty)
     }
 

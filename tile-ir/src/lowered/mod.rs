@@ -135,10 +135,16 @@ impl Program {
         }
     }
 
+    /// The tensor that an address is in; none where that is an array.
+    pub fn tensor(&self, space: Space) -> Option<&TensorInfo> {
+        let Space::Global(param) = space else { return None };
+        self.tensors.iter().find(|tensor| tensor.param == param)
+    }
+
     /// The element type of what an address is in.
     pub fn dtype(&self, space: Space) -> Option<Dtype> {
         match space {
-            Space::Global(param) => self.tensors.iter().find(|t| t.param == param).map(|t| t.dtype),
+            Space::Global(_) => self.tensor(space).map(|t| t.dtype),
             Space::Shared(shared) => self.shared.get(shared).map(|s| s.dtype),
             Space::Local(local) => self.locals.get(local).map(|l| l.dtype),
         }

@@ -91,7 +91,7 @@ impl Walk<'_> {
 
     fn space(&self, space: Space, held: &Held) -> bool {
         match space {
-            Space::Global(param) => self.program.tensors.iter().any(|tensor| tensor.param == param && tensor.mutable),
+            Space::Global(_) => self.program.tensor(space).is_some_and(|tensor| tensor.mutable),
             Space::Shared(_) => true,
             Space::Local(local) => held.locals.contains(&local),
         }

@@ -220,7 +220,7 @@ impl ProgramPrinter<'_> {
 
     /// A tensor's name; a scalar's is that of its C parameter.
     pub(super) fn tensor(&self, param: ParamId) -> String {
-        let tensor = self.program.tensors.iter().find(|t| t.param == param).map(|t| &t.name);
+        let tensor = self.program.tensor(Space::Global(param)).map(|t| &t.name);
         let scalar = || self.program.params.iter().find(|p| p.kind == ParameterKind::Scalar(param)).map(|p| &p.name);
         self.pick(tensor.or_else(scalar), param.to_string())
     }

@@ -3,7 +3,7 @@
 use super::type_name;
 use crate::ir::{BinaryOp, DtypeClass, FloatFormat, IntFormat, MathFn, UnaryOp};
 use crate::lowered::{
-    LocalArray, Memory, Parameter, ParameterKind, Program, Space, Special, TensorInfo, ValueId, ValueKind, ValueType,
+    LocalArray, Memory, Parameter, ParameterKind, Program, Space, Special, ValueId, ValueKind, ValueType,
 };
 
 /// The value as an expression, parenthesised where an operand needs it.
@@ -80,25 +80,17 @@ pub(super) fn address(program: &Program, memory: &Memory) -> String {
 
 /// Whether it is a tensor that is only read, and once.
 pub(super) fn is_stream(program: &Program, space: Space) -> bool {
-    tensor(program, space).is_some_and(|t| t.stream && !t.mutable)
+    program.tensor(space).is_some_and(|t| t.stream && !t.mutable)
 }
 
 /// Whether it is a tensor whose stores are not to stay in the caches.
 pub(super) fn is_stored_past(program: &Program, space: Space) -> bool {
-    tensor(program, space).is_some_and(|t| t.stream && t.mutable)
-}
-
-/// The tensor that a place in global memory belongs to.
-fn tensor(program: &Program, space: Space) -> Option<&TensorInfo> {
-    match space {
-        Space::Global(param) => program.tensors.iter().find(|t| t.param == param),
-        Space::Shared(_) | Space::Local(_) => None,
-    }
+    program.tensor(space).is_some_and(|t| t.stream && t.mutable)
 }
 
 fn space_name(program: &Program, space: Space) -> String {
     match space {
-        Space::Global(_) => tensor(program, space).map_or_else(String::new, |t| t.name.clone()),
+        Space::Global(_) => program.tensor(space).map_or_else(String::new, |t| t.name.clone()),
         Space::Shared(shared) => program.shared[shared].name.clone(),
         Space::Local(local) => program.locals[local].name.clone(),
     }

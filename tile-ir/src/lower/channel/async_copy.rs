@@ -73,9 +73,8 @@ impl Lowering<'_> {
             }
             let indices = l.named(indices);
             let from = l.tile_memory(src, &indices, src_open);
-            let from = l.existing(from);
             let to = l.tile_memory(dst, &indices, dst_open);
-            l.op(OpKind::AsyncCopy { to, from, width });
+            l.copy_if_there(from, to, width);
         };
         let (total, threads) = (parts.iter().product::<u32>(), self.thread_total());
         if let (true, [_, columns]) = (turned && self.rank(src.place) >= 2, &parts[..])
@@ -96,9 +95,8 @@ impl Lowering<'_> {
                 self.copy_below([row, place[1]], count, apart, |l, indices| {
                     let mut from = l.tile_memory(src, &indices, src_open);
                     from.offset = l.read(offset);
-                    let from = l.existing(from);
                     let to = l.tile_memory(dst, &indices, dst_open);
-                    l.op(OpKind::AsyncCopy { to, from, width });
+                    l.copy_if_there(from, to, width);
                     l.set(offset, offset + step);
                 });
             }
@@ -154,19 +152,19 @@ impl Lowering<'_> {
             let source =
                 Memory { offset: l.eval(from.offset + apart * stride), ..l.tile_memory(src, &[below, column], open) };
             let to = Memory { offset: l.formula([to.offset, rows], |[first, rows]| layout.below(first, rows)), ..to };
-            let from = l.existing(source);
-            l.op(OpKind::AsyncCopy { to, from, width });
+            l.copy_if_there(source, to, width);
         });
     }
 
-    /// What an asynchronous copy reads, where there is an iteration that it is for.
-    fn existing(&mut self, from: Memory) -> Memory {
-        let Some(exists) = self.exists else { return from };
-        let guard = match from.guard {
-            Some(guard) => Guard { cond: self.binary(BinaryOp::And, exists, guard.cond), ..guard },
-            None => Guard { cond: exists, reason: GuardReason::Masked },
-        };
-        Memory { guard: Some(guard), ..from }
+    /// An asynchronous copy, which reads something where there is an iteration that it is for.
+    fn copy_if_there(&mut self, mut from: Memory, to: Memory, width: u32) {
+        if let Some(exists) = self.exists {
+            from.guard = Some(match from.guard {
+                Some(guard) => Guard { cond: self.binary(BinaryOp::And, exists, guard.cond), ..guard },
+                None => Guard { cond: exists, reason: GuardReason::Masked },
+            });
+        }
+        self.op(OpKind::AsyncCopy { to, from, width });
     }
 
     /// `count` copies of a thread, the first at a row and column and the others `apart` rows below one another.

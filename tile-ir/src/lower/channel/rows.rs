@@ -49,9 +49,7 @@ impl Lowering<'_> {
             let copy = OpKind::BulkLoad { memory, shared, offset: to, bytes, barrier, evict: load.evict };
             match guard {
                 None => l.op(copy),
-                Some(guard) => {
-                    l.when(guard.cond, |l| l.op(copy));
-                }
+                Some(guard) => l.when(guard.cond, |l| l.op(copy)),
             }
         };
         let zero = self.int(0);

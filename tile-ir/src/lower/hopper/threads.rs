@@ -42,7 +42,7 @@ impl Lowering<'_> {
     /// Blocks of a multiprocessor that its shared memory holds and that leave a thread `enough` registers: what the
     /// assembler is told, so that registers do not keep out a block that has room.
     pub(super) fn blocks_that_fit(&self, enough: u32) -> u32 {
-        let bytes: u32 = self.program.shared.values().map(|a| a.len.saturating_mul(a.dtype.bytes())).sum();
+        let bytes: u32 = self.program.shared.values().map(SharedArray::bytes).sum();
         let threads: u32 = self.program.launch.threads.iter().product();
         let by_memory = SHARED_BYTES / bytes.saturating_add(RESERVED_BYTES).max(1);
         let by_registers = REGISTERS / (threads * enough).max(1);

@@ -86,15 +86,14 @@ impl Run<'_> {
 
     /// The element that an access goes to: it must be one of the tensor.
     fn element(&mut self, memory: &Memory) -> Result<(u32, i128), String> {
-        let Space::Global(param) = memory.space else { return Err("an array".into()) };
+        let tensor = self.program.tensor(memory.space).ok_or("no tensor")?;
         let offset = i128::from(self.index(memory.offset)?);
-        let tensor = self.program.tensors.iter().find(|t| t.param == param).ok_or("no such tensor")?;
         let extents = tensor.shape.iter().map(|e| e.evaluate(self.launch).map(i128::from));
         let len = extents.collect::<Option<Vec<i128>>>().ok_or("an extent")?.into_iter().product::<i128>();
         if !(0..len).contains(&offset) {
             return Err(format!("element {offset} of {len} of `{}` is accessed on the device", tensor.name));
         }
-        Ok((param.as_u32(), offset))
+        Ok((tensor.param.as_u32(), offset))
     }
 
     fn index(&mut self, id: ValueId) -> Result<i64, String> {

@@ -293,6 +293,29 @@ impl<'p> Search<'p> {
         found
     }
 
+    /// Each extent that the number of tiles depends on as large as leaves it what it is.
+    #[cfg(any(test, feature = "testing"))]
+    fn whole(&self, mut found: Extents) -> Extents {
+        /// As large as makes more tiles.
+        const MANY: i64 = 4096;
+        let count = |extents: &Extents| (self.blocks(extents), self.tiles(extents));
+        let before = count(&found);
+        for &unknown in self.unknowns.iter().filter(|unknown| matches!(unknown, Unknown::Dim(_))) {
+            let tries = |number: i64| {
+                let changed = self.changed(&found, unknown, number).into_iter();
+                changed.filter(|extents| self.broken(extents) == 0)
+            };
+            let number = Self::number(&found, unknown);
+            let mut more = self.numbers.iter().rev().filter(|other| (number + 1..MANY).contains(*other));
+            let is_counted = tries(MANY).any(|extents| count(&extents) != before);
+            let larger = more.find_map(|more| tries(*more).find(|extents| count(extents) == before));
+            if let Some(larger) = larger.filter(|_| is_counted) {
+                found = larger;
+            }
+        }
+        found
+    }
+
     /// One number changed; where that breaks a check, with each other number that was the same: extents that are to be equal.
     fn changed(&self, from: &Extents, unknown: Unknown, number: i64) -> Vec<Extents> {
         let one = self.with(from, unknown, number);
@@ -428,10 +451,57 @@ pub(super) fn barriers(program: &Program) -> u64 {
     program.barriers.values().map(|array| u64::from(array.len)).sum()
 }
 
-/// The arguments of a small launch, for tests that execute a program. What the grid does not depend on is near `steps`; where `ragged`,
-/// extents are odd if they may be. `None` where no launch was found.
+/// What a small launch is to be like.
 #[cfg(any(test, feature = "testing"))]
-pub fn small_launch(program: &Program, steps: i64, ragged: bool, contents: Contents) -> Option<Vec<Argument>> {
-    let extents = extents(program, Wanted { clusters: 1, steps, ragged, is_filled: true, square: false })?;
-    arguments(program, &extents, contents)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As few rows and columns as make a few tiles: most of a tile may be outside of its tensor.
+    Least,
+    /// Extents are odd if they may be.
+    Ragged,
+    /// As many rows and columns as make no more tiles.
+    Whole,
+}
+
+/// The arguments of a small launch, for tests that execute a program. What the grid does not depend on is near `steps`. `None` where no
+/// launch was found.
+#[cfg(any(test, feature = "testing"))]
+pub fn small_launch(program: &Program, steps: i64, shape: Shape, contents: Contents) -> Option<Vec<Argument>> {
+    let wanted = Wanted { clusters: 1, steps, ragged: shape == Shape::Ragged, is_filled: true, square: false };
+    let found = extents(program, wanted)?;
+    let found = if shape == Shape::Whole { Search::new(program, wanted).whole(found) } else { found };
+    arguments(program, &found, contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Contents, Shape, small_launch};
+    use crate::sim::Argument;
+
+    /// Blocks that take tiles in turn are a multiple of four: one tile counts as four, and the least launch has one of one row and one column, so that
+    /// a load of columns 32 to 63 brings nothing of the tensor.
+    #[test]
+    fn whole_tiles_have_rows_and_columns() {
+        let text = "program batch for sm_90a
+dims Z, M, N
+parameters
+    c: wide = address of c
+    N: index = dim N
+tensors
+    c: mut f32 (Z, M, N) of argument 0, output
+launch
+    blocks [min((ceil_div(((ceil_div(N, 64)) * (ceil_div(M, 64))) * Z, 4)) * 4, blocks at once), 1, 1]
+    threads [128, 1, 1]
+shared: 0 bytes
+body
+    barrier
+";
+        let program = crate::text::parse_program(text).unwrap_or_else(|error| panic!("{error}"));
+        let extents = |shape| match &small_launch(&program, 256, shape, Contents::Same(0)).expect("a launch")[..] {
+            [Argument::Tensor(tensor)] => tensor.shape.clone(),
+            other => panic!("{} arguments", other.len()),
+        };
+        assert_eq!(extents(Shape::Least)[1..], [1, 1]);
+        assert!(extents(Shape::Whole)[1..].iter().all(|extent| *extent >= 64), "{:?}", extents(Shape::Whole));
+    }
 }

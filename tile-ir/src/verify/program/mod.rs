@@ -39,7 +39,7 @@ use crate::sim::checked::{CheckedOptions, Copies, Schedule, run};
 #[cfg(not(any(test, feature = "testing")))]
 use launches::Contents;
 #[cfg(any(test, feature = "testing"))]
-pub use launches::{Contents, small_launch};
+pub use launches::{Contents, Shape, small_launch};
 use launches::{Wanted, arguments, barriers, extents};
 use skeleton::skeleton;
 use std::collections::VecDeque;

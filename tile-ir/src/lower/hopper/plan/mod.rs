@@ -261,20 +261,18 @@ impl Planner<'_> {
             let left = matches!(product.a, (buffer, Left::Shared(_)) if own.contains(&buffer));
             left || own.contains(&product.b.0)
         });
-        let shows_own = multiplied || !own_stores.is_empty();
-        let barriers = self.analysis.barriers_among(kernel, &own);
         Ok(Plan {
             split: Split::Warpgroups,
             rings,
             channels,
             once: all_once,
+            shows_own: multiplied || !own_stores.is_empty(),
             own_stores,
             unpacked,
             read,
             elements,
+            barriers: self.analysis.barriers_among(kernel, &own),
             own,
-            shows_own,
-            barriers,
             products,
             consumers,
             groups,

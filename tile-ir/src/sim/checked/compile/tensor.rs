@@ -77,9 +77,8 @@ impl Compiler<'_> {
 
     /// Whether an access must come after the wait for the previous kernel.
     pub(super) fn depends(&self, space: Space, kind: AccessKind) -> bool {
-        let Space::Global(param) = space else { return false };
-        let independent = self.program.tensors.iter().any(|t| t.param == param && t.independent);
-        self.program.launch.dependent.is_some() && !(independent && kind == AccessKind::Read)
+        let Some(tensor) = self.program.tensor(space) else { return false };
+        self.program.launch.dependent.is_some() && !(tensor.independent && kind == AccessKind::Read)
     }
 
     /// A site without an address in the program's text.

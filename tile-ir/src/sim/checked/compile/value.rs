@@ -258,12 +258,9 @@ impl Compiler<'_> {
 
     pub(super) fn site(&mut self, memory: &Memory, kind: AccessKind, width: u32) -> Result<u32, SimError> {
         let program = self.program;
-        let dtype = match memory.space {
-            Space::Global(param) => program.tensors.iter().find(|t| t.param == param).map(|t| t.dtype),
-            Space::Shared(shared) => program.shared.get(shared).map(|s| s.dtype),
-            Space::Local(local) => program.locals.get(local).map(|l| l.dtype),
+        let Some(dtype) = program.dtype(memory.space) else {
+            return malformed(format!("{:?} does not exist", memory.space));
         };
-        let Some(dtype) = dtype else { return malformed(format!("{:?} does not exist", memory.space)) };
         let index =
             |v: ValueId| matches!(program.values.get(v).map(|v| v.ty), Some(ValueType::Index | ValueType::Wide));
         if !index(memory.offset) {

@@ -242,11 +242,7 @@ impl Build {
     }
 
     pub fn load_at(&mut self, memory: Memory) -> ValueId {
-        let dtype = match memory.space {
-            Space::Global(param) => self.program.tensors.iter().find(|t| t.param == param).expect("a tensor").dtype,
-            Space::Shared(shared) => self.program.shared[shared].dtype,
-            Space::Local(local) => self.program.locals[local].dtype,
-        };
+        let dtype = self.program.dtype(memory.space).expect("a tensor or an array");
         self.value(ValueKind::Load(memory), ValueType::Element(dtype))
     }
 
