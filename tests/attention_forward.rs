@@ -2,10 +2,9 @@
 //! both ways that heads lie in memory.
 
 use tile_kernel_examples::devices::devices;
-use tile_kernels::attention::causal_kernel::{self, CausalParams};
-use tile_kernels::attention::forward_kernel::{self, ForwardParams};
 use tile_kernels::attention::packed_kernel::{self, PackedParams};
 use tile_kernels::attention::{Forward, Packed, forward, forward_packed};
+use tile_runtime::kernel::Target;
 use tile_runtime::prelude::*;
 
 /// Pseudo-random values in -1 .. 1.
@@ -170,30 +169,41 @@ fn ragged_shapes_with_heads_of_128() {
     agrees(case([1, 4, 2, 17, 129], 128));
 }
 
-/// Tiles of 128 rows and of 192 give a row the same bits, so that a call may take those that fill a device.
+/// Tiles of 128 rows and of 192 give a row the same bits where their steps have as many keys.
 #[test]
 fn rows_of_a_tile_do_not_change_bits() {
-    let (m, n) = (197, 331);
-    let scale = |d: usize| std::f32::consts::LOG2_E / (d as f32).sqrt();
-    for device in devices() {
-        for (d, columns) in [(64, 128)] {
-            let [q, k, v] = [half(2 * m * d, 5), half(n * d, 6), half(n * d, 7)];
-            let q = device.tensor(&q, [1, 2, m, d]).unwrap();
-            let [k, v] = [k, v].map(|x| device.tensor(&x, [1, 1, n, d]).unwrap());
-            let results = [128, 192].map(|rows| {
-                let threads = 2 * rows;
-                let [mut plain, mut masked] =
-                    [(); 2].map(|()| device.tensor(&vec![f16::NAN; 2 * m * d], [1, 2, m, d]).unwrap());
-                let params = ForwardParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads };
-                let kernel = forward_kernel::forward::<f16>::instance(&device, params).unwrap();
-                kernel.launch(&q, &k, &v, &mut plain, None, scale(d), 2).unwrap();
-                let params = CausalParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads };
-                let kernel = causal_kernel::causal::<f16>::instance(&device, params).unwrap();
-                kernel.launch(&q, &k, &v, &mut masked, None, scale(d), 2, n - m).unwrap();
-                [plain, masked].map(|x| x.to_vec().unwrap().into_iter().map(f16::to_bits).collect::<Vec<_>>())
+    let (m, n, d) = (197, 331, 64);
+    for device in devices().into_iter().filter(|device| device.supports(Target::Sm90a)) {
+        let q = device.tensor(&half(2 * m * d, 5), [1, 2, m, d]).unwrap();
+        let [k, v] = [6, 7].map(|seed| device.tensor(&half(n * d, seed), [1, 1, n, d]).unwrap());
+        for causal in [false, true] {
+            let [low, tall] = [128, 192].map(|rows| {
+                let mut o = device.tensor(&vec![f16::NAN; 2 * m * d], [1, 2, m, d]).unwrap();
+                let options = Forward { causal, tile: Some([rows, 128]), ..Forward::default() };
+                forward(&device, q.view(), k.view(), &v, &mut o, options).unwrap();
+                o.to_vec().unwrap().into_iter().map(f16::to_bits).collect::<Vec<_>>()
             });
-            assert!(results[0] == results[1], "{device}: heads of {d}");
+            assert!(low == tall, "{device}, causal {causal}");
         }
+    }
+}
+
+/// Many heads of few queries that share keys are computed as one head with the queries of all where memory has them side by side and no logarithms are asked for:
+/// the bits are those of heads apart.
+#[test]
+fn heads_that_share_keys_have_their_own_bits() {
+    let (h, hk, m, n, d) = (134, 2, 2, 20, 64);
+    for device in devices() {
+        let q = device.tensor(&half(h * m * d, 5), [1, h, m, d]).unwrap();
+        let [k, v] = [6, 7].map(|seed| device.tensor(&half(hk * n * d, seed), [1, hk, n, d]).unwrap());
+        let mut logs = device.zeros::<f32, 3>([1, h, m]).unwrap();
+        let [together, apart] = [None, Some(&mut logs)].map(|log_sum_exp| {
+            let mut o = device.tensor(&vec![f16::NAN; h * m * d], [1, h, m, d]).unwrap();
+            let options = Forward { log_sum_exp, ..Forward::default() };
+            forward(&device, q.view(), k.view(), &v, &mut o, options).unwrap();
+            o.to_vec().unwrap().into_iter().map(f16::to_bits).collect::<Vec<_>>()
+        });
+        assert!(together == apart, "{device}");
     }
 }
 
