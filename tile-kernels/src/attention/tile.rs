@@ -2,19 +2,19 @@
 
 use super::MULTIPROCESSORS;
 
-/// A tile of the kernels without options, and what it takes on an H200 in microseconds, which decides where there are several for heads of one length.
-/// `bench/attention_tiles.py --fit` fits the times; those of an H100 were not measured.
+/// A tile of [`forward`](super::forward)'s kernels, and its times on an H200 in microseconds, which decide where heads of one length have several tiles.
+/// `bench/attention_tiles.py --fit` fits the times. An H100 was not measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tile {
     /// Queries, 64 of each warpgroup.
     pub rows: usize,
     /// Keys of a step.
     pub keys: usize,
-    /// A step.
+    /// What a step takes.
     step: f64,
-    /// What is before and after the steps.
+    /// What a tile takes beside its steps, without a mask.
     around: f64,
-    /// The same where queries see the keys up to their own: some steps have masks.
+    /// What a tile takes beside its steps under a causal mask, which some of the steps apply.
     around_causal: f64,
 }
 
