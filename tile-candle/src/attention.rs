@@ -26,13 +26,16 @@ pub struct AttentionOptions<'a> {
     pub soft_cap: Option<f32>,
     /// `[H]`, in f32: one more score for each head, as if of a key that every query sees and whose value is 0.
     pub sinks: Option<&'a Tensor>,
+    /// Queries and keys that a block multiplies in a step; those that are expected to be the fastest where none are given. Whoever wants results that depend neither on the
+    /// batch nor on the number of heads names them: see [`Forward::tile`](tile_kernels::attention::Forward::tile).
+    pub tile: Option<[usize; 2]>,
 }
 
 impl AttentionOptions<'_> {
     /// The kernel's options.
     fn forward<'s>(&self, sinks: Option<&'s tile_runtime::Tensor<f32, 1>>) -> Forward<'s> {
-        let AttentionOptions { causal, scale, left, right, soft_cap, .. } = *self;
-        Forward { causal, scale, left, right, soft_cap, sinks, log_sum_exp: None }
+        let AttentionOptions { causal, scale, left, right, soft_cap, tile, .. } = *self;
+        Forward { causal, scale, left, right, soft_cap, sinks, tile, log_sum_exp: None }
     }
 }
 
