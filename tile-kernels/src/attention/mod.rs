@@ -372,9 +372,10 @@ pub struct Forward<'a> {
     pub soft_cap: Option<f32>,
     /// `[H]`: one more score for each head, as if of a key that every query sees and whose value is 0. Neither scaled nor capped.
     pub sinks: Option<&'a Tensor<f32, 1>>,
-    /// Queries and keys that a block multiplies in a step: of heads of 64 elements 128 and 128, or on Hopper 192 and 128; of 128 elements 128 and 128, or on Hopper
-    /// 192 and 80. Where none is given, those that are expected to be the fastest. Results with different numbers of keys differ by rounding, so whoever wants results that
-    /// depend neither on the batch nor on the number of heads gives one. With a window, a soft cap or sinks heads have one tile each, 128 queries.
+    /// Queries and keys that a block multiplies in a step. For heads of 64 elements 128 and 128, or on Hopper 192 and 128; for heads of 128 elements 128 and 128, or
+    /// on Hopper 192 and 80; other heads have one tile. Where none is given, the tile that is expected to be the fastest. Results of tiles with different numbers of keys
+    /// differ by rounding, so whoever wants results that depend neither on the batch nor on the number of heads gives one. With a window, a soft cap or sinks
+    /// [`forward`] has tiles of 128 queries only.
     pub tile: Option<[usize; 2]>,
     /// `[B, H, M]`, of [`forward_packed`] `[1, H, S]`: where the natural logarithm of each row's sum of exponentials is written, a sink included.
     pub log_sum_exp: Option<&'a mut Tensor<f32, 3>>,
@@ -481,7 +482,8 @@ const ALL_KEYS: usize = 2 * MOST_KEYS;
 ///
 /// Views with any strides but the last, which is 1, are taken: a tensor `[B, S, H, D]` is one with two axes exchanged
 /// ([`TensorView::swap_axes`]). Bound by arithmetic: for few queries [`decode`] is faster. Blocks of keys that a window hides are not visited. The
-/// result's bits do not depend on the batch, on the number of heads or on how often it is computed.
+/// result has the same bits however often it is computed; for heads of 128 elements they depend on the batch and the number of heads, unless [`Forward::tile`]
+/// is given.
 ///
 /// # Errors
 /// Other heads; options that contradict each other or are out of their range; H that is no multiple of HK; shapes that differ; `o` that
