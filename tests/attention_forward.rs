@@ -491,6 +491,19 @@ fn it_is_software_pipelined() {
                 let fallbacks: Vec<_> = program.remarks.iter().filter(|r| r.kind == RemarkKind::Fallback).collect();
                 assert!(fallbacks.is_empty(), "{}: {fallbacks:?}", program.name);
                 assert!(program.remarks.iter().any(|r| r.text.starts_with("software pipelined")), "{}", program.name);
+                // Warpgroups begin in turn where there are three, or where the second product has 128 columns or more.
+                let constant = |name: &str| {
+                    let at = kernel.consts.values().position(|constant| constant.name == name)?;
+                    instance.consts.get(at).copied()
+                };
+                let begins_in_turn = constant("BM") == Some(192) || constant("DV").or(constant("D")) >= Some(128);
+                let cuda = tile_ir::emit::cuda::emit(&program);
+                assert_eq!(
+                    cuda.contains("named_barrier_arrive<5, 256>()"),
+                    begins_in_turn,
+                    "{}: {instance:?}",
+                    program.name
+                );
                 programs += 1;
             }
         }
