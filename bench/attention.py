@@ -202,6 +202,14 @@ def checked(call, case, t):
     return found
 
 
+def captured(call, sets):
+    """The call of each set of tensors, as a graph. What calls return lives as long as the graph."""
+    kept = {}
+    entry = Captured([lambda t=t, at=at: kept.__setitem__(at, call(t)) for at, t in enumerate(sets)])
+    entry.kept = kept
+    return entry
+
+
 def measured(library, case, args, flash3, more):
     work, entries, errors = case.flops(), {}, {}
     size = sum(x.nbytes for x in case.tensors("cuda").values() if isinstance(x, torch.Tensor))
@@ -210,9 +218,7 @@ def measured(library, case, args, flash3, more):
         try:
             if "without" not in name:
                 errors[name] = checked(call, case, sets[0])
-            kept = {}
-            entries[name] = Captured([lambda t=t, at=at, call=call, kept=kept: kept.__setitem__(at, call(t)) for at, t in enumerate(sets)])
-            entries[name].kept = kept
+            entries[name] = captured(call, sets)
         except Exception as problem:  # what a peer cannot do is said, and the rest goes on
             if name == "ours":
                 raise

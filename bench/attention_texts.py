@@ -26,7 +26,7 @@ from torch.nn.attention import SDPBackend
 import attention
 from cookbook import Library
 from harness.flash3 import Flash3
-from harness.method import Captured, median, race, sets_for
+from harness.method import median, race, sets_for
 
 CHANGE = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)
 KEPT = []  # callbacks and texts, which C code points to
@@ -121,9 +121,7 @@ def main():
             except ValueError as problem:
                 print(f"{case.title}: {name} takes no part: {problem}", flush=True)
                 continue
-            kept = {}
-            entries[name] = Captured([lambda t=t, at=at, call=call, kept=kept: kept.__setitem__(at, call(t)) for at, t in enumerate(sets)])
-            entries[name].kept = kept
+            entries[name] = attention.captured(call, sets)
         rates = {name: case.flops() / median(times) * 1e-6 for name, times in race(entries, args.rounds).items()}
         rows.append(dict(title=case.title, tflops=rates))
         print(f"| {case.title} | " + " | ".join(f"{name} {rate:.0f}" for name, rate in rates.items()) + " |", flush=True)

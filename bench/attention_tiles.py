@@ -38,7 +38,7 @@ def measure(args):
     import attention
     from cookbook import Library
     from harness.flash3 import Flash3
-    from harness.method import Captured, median, race, sets_for
+    from harness.method import median, race, sets_for
     library, flash3, end = Library(args.library), args.flash3 and Flash3(args.flash3), time.monotonic() + args.seconds
     rows = []
     for shape in shapes():
@@ -60,9 +60,7 @@ def measure(args):
             entries = {}
             for name, call in calls.items():
                 attention.checked(call, case, sets[0])
-                kept = {}
-                entries[name] = Captured([lambda t=t, at=at, call=call, kept=kept: kept.__setitem__(at, call(t)) for at, t in enumerate(sets)])
-                entries[name].kept = kept
+                entries[name] = attention.captured(call, sets)
             us = {name: median(times) for name, times in race(entries, args.rounds).items()}
             rows.append(dict(shape=shape, causal=causal, us=us))
             best = min(us[f"{rows}x{keys}"] for rows, keys in TILES[shape[5]])

@@ -425,7 +425,7 @@ impl Forward<'_> {
     }
 
     /// The tile of those that a kernel has for heads of `d` elements with values of `dv`, and the way to see the work, of which the least time is expected; or
-    /// what is wrong: with the heads, of which `taken` says which are taken, or with the tile that is asked for.
+    /// what is wrong: with the heads, which `problem` says, or with the tile that is asked for.
     fn fastest(
         &self,
         function: &'static str,
@@ -433,7 +433,7 @@ impl Forward<'_> {
         works: [Option<Work>; 2],
         [d, dv]: [usize; 2],
         has: impl Fn(&Tile) -> bool,
-        taken: &str,
+        problem: impl FnOnce() -> String,
     ) -> Result<(Tile, Work), Error> {
         let is_hopper = device.supports(Target::Sm90a);
         let tiles = || Tile::of(d, dv).iter().filter(|tile| has(tile) && (is_hopper || !tile.needs_hopper()));
@@ -447,7 +447,7 @@ impl Forward<'_> {
                 "heads of {d} elements have tiles of {} queries and keys here; a tile of {rows} x {keys} was asked for",
                 there.join(" or ")
             ),
-            _ => format!("{taken}; here are {d} with values of {dv}"),
+            _ => problem(),
         };
         Err(Error::Unsupported { function, problem })
     }
@@ -514,8 +514,13 @@ pub fn forward<T: Half>(
             && q.reshape(merged(d)).is_ok()
             && o.to_view().is_some_and(|o| o.reshape(merged(dv)).is_ok());
         let of_merged = can_merge.then(|| Work { heads: work.heads / group, queries: merged(d)[2], ..work });
-        let all = "heads of 64, 96, 128 or 256 elements are taken, or of 192 with values of 128";
-        let (tile, taken) = options.fastest(NAME, on.device(), [Some(work), of_merged], [d, dv], |_| true, all)?;
+        let problem = || {
+            format!(
+                "heads of 64, 96, 128 or 256 elements are taken, or of 192 with values of 128; here are {d} with values of {dv}"
+            )
+        };
+        let works = [Some(work), of_merged];
+        let (tile, taken) = options.fastest(NAME, on.device(), works, [d, dv], |_| true, problem)?;
         let sums = options.log_sum_exp;
         if causal {
             let params = CausalParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows };
@@ -533,8 +538,13 @@ pub fn forward<T: Half>(
     Forward::counted(NAME, queries, keys)?;
     let work = Work { heads: batch.saturating_mul(heads), queries, keys, causal };
     let has = |tile: &Tile| tile.rows == 128 && matches!(d, 64 | 128 | 256);
-    let taken = "with a window, a soft cap or sinks, and where queries may see no key, heads of 64, 128 or 256 elements are taken";
-    let (tile, _) = options.fastest(NAME, on.device(), [Some(work), None], [d, dv], has, taken)?;
+    let problem = || {
+        format!(
+            "with a window, a soft cap or sinks, and where queries may see no key ({queries} queries, {keys} keys), heads of 64, 128 or \
+             256 elements are taken; here are {d} with values of {dv}"
+        )
+    };
+    let (tile, _) = options.fastest(NAME, on.device(), [Some(work), None], [d, dv], has, problem)?;
     let params = ForwardOptionsParams { BM: 128, BN: tile.keys, D: d, THREADS: 256, CAP: soft_cap.is_some() };
     let kernel = options_kernel::forward_options::<T>::instance(on.device(), params)?;
     Ok(kernel.launch_on(on, q, k, v, o, sinks, options.log_sum_exp, scale, inner, group, left, right)?)
@@ -591,12 +601,14 @@ pub fn forward_packed<T: Half>(
         192 => !cap,
         _ => false,
     };
-    let taken = if cap {
-        "with a soft cap heads of 64, 128 or 256 elements are taken"
-    } else {
-        "heads of 64, 128 or 256 elements are taken, or of 192 with values of 128"
+    let problem = || {
+        format!(
+            "heads of 64, 128 or 256 elements are taken, or without a soft cap of 192 with values of 128; here are {d} with values of \
+             {dv}{}",
+            if cap { " and a soft cap" } else { "" }
+        )
     };
-    let (tile, _) = options.fastest(NAME, on.device(), [Some(work), None], [d, dv], has, taken)?;
+    let (tile, _) = options.fastest(NAME, on.device(), [Some(work), None], [d, dv], has, problem)?;
     let Packed { first_query, first_key } = packed;
     let params = PackedParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows, CAP: cap };
     let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;

@@ -12,8 +12,8 @@ use super::plan::{Ring, WARPGROUP};
 use super::roles::{ChannelState, Roles};
 use super::shifted::WIDE;
 
-/// The named barriers of ping-pong, one for each warpgroup: it waits on its own, and the other arrives there. Three warpgroups that begin in turn use
-/// the first for the first one, and the second for the second.
+/// The named barriers of ping-pong, one for each warpgroup: it waits on its own, and the other arrives there. Where warpgroups begin
+/// in turn, the first one waits on the first, and the second of three on the second.
 const TURNS: [u32; 2] = [5, 6];
 
 impl Lowering<'_> {
