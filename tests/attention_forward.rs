@@ -331,7 +331,10 @@ fn packed_agrees_by(case: Case, lengths: &[[usize; 2]], rows: Option<usize>) {
             None => forward_packed(&device, queries.view(), keys.view(), values.view(), packed, o.view_mut(), options)
                 .unwrap(),
             Some(rows) => {
-                let params = PackedParams { BM: rows, BN: 128, D: d, DV: dv, THREADS: 2 * rows, CAP: false };
+                let keys = if d == 128 { 80 } else { 128 };
+                let (window, cap) = (false, false);
+                let params =
+                    PackedParams { BM: rows, BN: keys, D: d, DV: dv, THREADS: 2 * rows, WINDOW: window, CAP: cap };
                 let kernel = packed_kernel::packed::<f16>::instance(&device, params).unwrap();
                 let (sequences, scale) = (lengths.len(), std::f32::consts::LOG2_E / (d as f32).sqrt());
                 let [q, k, v] = [&queries, &keys, &values].map(|x| x.view().swap_axes(0, 1).unwrap());
@@ -382,6 +385,7 @@ fn packed_sequences_by_tiles_of_192_rows() {
     packed_agrees_by(causal([1, 2, 1, 0, 0], 64), &lengths, Some(192));
     packed_agrees_by(case([1, 1, 1, 0, 0], 64), &[[5, 70], [0, 4], [3, 0], [200, 130]], Some(192));
     packed_agrees_by(Case { sinks: true, right: Some(3), ..case([1, 2, 2, 0, 0], 64) }, &lengths[..3], Some(192));
+    packed_agrees_by(causal([1, 2, 1, 0, 0], 128), &lengths, Some(192));
 }
 
 #[test]

@@ -595,9 +595,9 @@ pub fn forward_packed<T: Half>(
     let [mean_queries, mean_keys] = [queries, keys].map(|all| all.div_ceil(sequences.max(1)));
     let heads_of_all = heads.saturating_mul(sequences);
     let work = Work { heads: heads_of_all, queries: mean_queries, keys: mean_keys, causal: options.causal };
+    let window = options.left.is_some();
     let has = |tile: &Tile| match d {
-        64 => tile.rows == 128 || !cap && options.left.is_none(),
-        128 | 256 => tile.rows == 128,
+        64 | 128 | 256 => tile.rows == 128 || !cap && !window,
         192 => !cap,
         _ => false,
     };
@@ -610,7 +610,8 @@ pub fn forward_packed<T: Half>(
     };
     let (tile, _) = options.fastest(NAME, on.device(), [Some(work), None], [d, dv], has, problem)?;
     let Packed { first_query, first_key } = packed;
-    let params = PackedParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows, CAP: cap };
+    let params =
+        PackedParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows, WINDOW: window, CAP: cap };
     let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;
     let (q, k, v, o) = (q.swap_axes(0, 1)?, k.swap_axes(0, 1)?, v.swap_axes(0, 1)?, o.swap_axes(0, 1)?);
     let group = heads / key_heads.max(1);

@@ -6,15 +6,16 @@ use tile_runtime::prelude::*;
 // ANCHOR: kernel
 /// [`forward_options`](fn@super::options_kernel::forward_options) of packed sequences: sequence `z` has the queries from `first_query[z]` to before `first_query[z + 1]`,
 /// and keys likewise; its last query's own key is its last key. Sequence `z` has the tiles from number `first_query[z] / BM + z` on, which are more than it needs by one at
-/// most, so that the grid depends on no length; `halvings` of `sequences` leave one of them.
+/// most, so that the grid depends on no length; `halvings` of `sequences` leave one of them. Without `WINDOW` a query sees all keys before its own, whatever `left` is.
 #[tile_kernel(
     instances(
         (BM, BN, D, DV, THREADS) in [
-            (128, 128, 64, 64, 256), (192, 128, 64, 64, 384), (128, 128, 128, 128, 256), (128, 112, 192, 128, 256),
-            (128, 64, 256, 256, 256)
+            (128, 128, 64, 64, 256), (192, 128, 64, 64, 384), (128, 128, 128, 128, 256), (192, 80, 128, 128, 384),
+            (128, 112, 192, 128, 256), (128, 64, 256, 256, 256)
         ],
+        WINDOW in [false, true],
         CAP in [false, true],
-        where !CAP || D == DV && BM == 128
+        where (!CAP || D == DV) && (BM == 128 || !WINDOW && !CAP)
     ),
     partial(o, sums),
     require(HK > 0 && H % HK == 0 && group > 0),
@@ -28,6 +29,7 @@ pub fn packed<
     const D: usize,
     const DV: usize,
     const THREADS: usize,
+    const WINDOW: bool,
     const CAP: bool,
 >(
     q: &Tensor<T, (H, S, D)>,
@@ -73,13 +75,13 @@ pub fn packed<
         clear(&mut acc);
         begin_rows(&mut most, &mut total, sinks, h);
         copy(q.at([h, from + row, 0]), &mut q_s);
-        let begin = min(max(own - before, 0), 1 << 28) / BN;
+        let begin = if WINDOW { min(max(own - before, 0), 1 << 28) / BN } else { 0 };
         let end = ceil_div(if is_used { max(min(own + BM + after, keys), 0) } else { 0 }, BN);
-        for step in pipelined(begin..max(end, begin + 1), BM / 64) {
+        for step in pipelined(begin..max(end, begin), BM / 64) {
             copy(k.at([h / group, base + step * BN, 0]), &mut k_s);
             copy(v.at([h / group, base + step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-            step_in_window::<T, CAP>(
+            step_in_window::<T, WINDOW, CAP>(
                 &mut scores,
                 &mut weights,
                 &mut most,

@@ -133,6 +133,19 @@ pub fn hide_later(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: us
     }
 }
 
+/// Hides keys of the scores of a step of `KEYS` keys: those that are not among the `keys` there are, or are more than `right` after the row's own, which is number `own + i`
+/// of row `i`.
+#[tile_fn]
+pub fn hide_unseen(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: usize, keys: usize, right: usize) {
+    if step * KEYS + KEYS > min(own + right + 1, keys) {
+        for [i, j] in parallel([ROWS, KEYS]) {
+            if step * KEYS + j >= min(own + i + right + 1, keys) {
+                scores[[i, j]] = f32::NEG_INFINITY;
+            }
+        }
+    }
+}
+
 /// Begins a tile whose rows see at least one key of the first step: none has seen a key yet.
 #[tile_fn]
 pub fn begin_tile(
@@ -162,9 +175,9 @@ pub fn begin_rows(
 }
 
 /// [`softmax_step`] of scores as they come from their product, of the keys from number `step * KEYS` on. `CAP`: they become `tanh(inner s)` first. Keys outside of
-/// the window are hidden where the step has any: `own`, `keys`, `left` and `right` are those of [`hide_keys`].
-#[tile_fn(uses(hide_keys, softmax_step))]
-pub fn step_in_window<T: Half, const CAP: bool>(
+/// the window are hidden where the step has any: `own`, `keys`, `left` and `right` are those of [`hide_keys`]. Without `WINDOW` all keys before a row's own are inside.
+#[tile_fn(uses(hide_keys, hide_unseen, softmax_step))]
+pub fn step_in_window<T: Half, const WINDOW: bool, const CAP: bool>(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
     weights: &mut Fragment<T, (ROWS, KEYS)>,
     most: &mut Fragment<f32, (ROWS,)>,
@@ -185,8 +198,12 @@ pub fn step_in_window<T: Half, const CAP: bool>(
             scores[[r, j]] = fast::tanh(scores[[r, j]] * inner);
         }
     }
-    if step * KEYS + KEYS > min(own + right + 1, keys) || step * KEYS + left < own + ROWS - 1 {
-        hide_keys(scores, step * KEYS, own, keys, left, right);
+    if WINDOW {
+        if step * KEYS + KEYS > min(own + right + 1, keys) || step * KEYS + left < own + ROWS - 1 {
+            hide_keys(scores, step * KEYS, own, keys, left, right);
+        }
+    } else {
+        hide_unseen(scores, step, own, keys, right);
     }
     softmax_step(scores, weights, most, here, shrink, total, acc, scale);
 }

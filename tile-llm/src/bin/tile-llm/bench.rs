@@ -16,6 +16,9 @@ pub struct Args {
     /// Tokens of each sequence before the first step that is timed.
     #[arg(long, value_delimiter = ',', default_value = "1024")]
     context: Vec<usize>,
+    /// Times that the prompts are run and timed; the table has the median.
+    #[arg(long, default_value_t = 5)]
+    prompts: usize,
     /// Steps that are timed.
     #[arg(long, default_value_t = 64)]
     steps: usize,
@@ -42,9 +45,10 @@ pub fn run(args: Args) -> Result<()> {
     for &context in &args.context {
         for &batch in &args.batch {
             let mut run = Run::new(backend.limits(), batch, context + args.steps + args.warm_up);
-            // The first step of its size compiles kernels; the second has the same tokens and pages.
+            // The first step of its size compiles kernels; the others have the same tokens and pages.
             run.prefill(&mut *backend, context)?;
-            let prefill = run.prefill(&mut *backend, context)?;
+            let prefills = (0..args.prompts).map(|_| run.prefill(&mut *backend, context));
+            let mut prefills = prefills.collect::<Result<Vec<_>>>()?;
             let mut times = Vec::new();
             for step in 0..args.warm_up + args.steps {
                 let time = run.decode(&mut *backend)?;
@@ -52,9 +56,11 @@ pub fn run(args: Args) -> Result<()> {
                     times.push(time);
                 }
             }
-            times.sort_unstable();
             let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-            let median = times.get(times.len() / 2).copied().unwrap_or_default();
+            let [prefill, median] = [&mut prefills, &mut times].map(|times| {
+                times.sort_unstable();
+                times.get(times.len() / 2).copied().unwrap_or_default()
+            });
             let best = times.first().copied().unwrap_or_default();
             println!(
                 "| {batch} | {context} | {:.2} | {:.0} | {:.3} | {:.3} | {:.1} |",
