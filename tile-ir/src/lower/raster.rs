@@ -337,16 +337,14 @@ impl<'a> Lowering<'a> {
         let counted = self.counted.clone();
         let reg = self.reg("tile", ValueType::Index, counted.is_some());
         self.loop_over(reg, bounds, Unroll::Auto, |l| {
-            let number = counted.as_ref().and_then(|counted| l.count_tile(counted, [raster.total, clusters]));
             let t = l.read(reg);
             l.more_tiles = turn.map(|_| l.eval((t + clusters).below(raster.total)));
             let tile = l.tile_of(&raster, t);
             let vars: Vec<_> = vars.iter().copied().map(Some).collect();
             l.bind_tile(&vars, extents, tile);
-            f(l);
-            if let Some(counted) = &counted {
-                l.next_tile(counted, number, reg, [raster.total, clusters]);
-            }
+            let Some(counted) = &counted else { return f(l) };
+            let number = l.count_beside(counted, f);
+            l.next_tile(counted, number, reg, raster.total);
         });
     }
 }

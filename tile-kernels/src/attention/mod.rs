@@ -31,7 +31,7 @@ use forward_kernel::ForwardParams;
 use options_kernel::ForwardOptionsParams;
 use packed_kernel::PackedParams;
 use prefill_kernel::PrefillParams;
-use tile::{Tile, Work};
+use tile::{Mask, Tile, Work};
 use tile_runtime::dsl::{Float, Half};
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, Target, TensorInput, TensorOutput};
 use tile_runtime::{Device, Error, LaunchError, Tensor, TensorView, TensorViewMut};
@@ -504,16 +504,16 @@ pub fn forward<T: Half>(
     let (group, past) = (heads / key_heads.max(1), keys.saturating_sub(queries));
     let Forward { causal, soft_cap, sinks, .. } = options;
     if options.is_plain() && keys >= if causal { queries.max(1) } else { 1 } {
-        let work = Work { heads: batch.saturating_mul(heads), queries, keys, causal };
-        // Without a mask the heads that use the same keys may be one head with the queries of all, whose tiles are filled better; where memory has them side by side.
+        let work = Work { heads: batch.saturating_mul(heads), queries, keys, mask: Mask::of(causal) };
+        // The heads that use the same keys may be one head with the queries of all, whose tiles are filled better; where memory has them side by side.
         let merged = |d| [batch, key_heads, group.saturating_mul(queries), d];
-        let can_merge = !causal
-            && group > 1
+        let can_merge = group > 1
             && heads == group * key_heads
+            && (!causal || matches!([d, dv], [64, 64] | [128, 128]))
             && options.log_sum_exp.is_none()
             && q.reshape(merged(d)).is_ok()
             && o.to_view().is_some_and(|o| o.reshape(merged(dv)).is_ok());
-        let of_merged = can_merge.then(|| Work { heads: work.heads / group, queries: merged(d)[2], ..work });
+        let of_merged = can_merge.then(|| work.merged(group));
         let problem = || {
             format!(
                 "heads of 64, 96, 128 or 256 elements are taken, or of 192 with values of 128; here are {d} with values of {dv}"
@@ -521,22 +521,26 @@ pub fn forward<T: Half>(
         };
         let works = [Some(work), of_merged];
         let (tile, taken) = options.fastest(NAME, on.device(), works, [d, dv], |_| true, problem)?;
-        let sums = options.log_sum_exp;
+        let (is_merged, sums) = (taken != work, options.log_sum_exp);
+        let one_head = o.to_view().filter(|_| is_merged).map(|o| o.reshape(merged(dv))).transpose()?;
+        let (rows, keys, threads) = (tile.rows, tile.keys, 2 * tile.rows);
         if causal {
-            let params = CausalParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows };
+            let params = CausalParams { BM: rows, BN: keys, D: d, DV: dv, THREADS: threads, MERGED: is_merged };
             let kernel = causal_kernel::causal::<T>::instance(on.device(), params)?;
-            return Ok(kernel.launch_on(on, q, k, v, o, sums, scale, group, past)?);
+            return Ok(match one_head {
+                Some(o) => kernel.launch_on(on, q.reshape(merged(d))?, k, v, o, sums, scale, 1, past, queries)?,
+                None => kernel.launch_on(on, q, k, v, o, sums, scale, group, past, queries.max(1))?,
+            });
         }
-        let params = ForwardParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows };
+        let params = ForwardParams { BM: rows, BN: keys, D: d, DV: dv, THREADS: threads };
         let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
-        if let Some(o) = o.to_view().filter(|_| taken != work) {
-            let (q, o) = (q.reshape(merged(d))?, o.reshape(merged(dv))?);
-            return Ok(kernel.launch_on(on, q, k, v, o, sums, scale, 1)?);
-        }
-        return Ok(kernel.launch_on(on, q, k, v, o, sums, scale, group)?);
+        return Ok(match one_head {
+            Some(o) => kernel.launch_on(on, q.reshape(merged(d))?, k, v, o, sums, scale, 1)?,
+            None => kernel.launch_on(on, q, k, v, o, sums, scale, group)?,
+        });
     }
     Forward::counted(NAME, queries, keys)?;
-    let work = Work { heads: batch.saturating_mul(heads), queries, keys, causal };
+    let work = Work { heads: batch.saturating_mul(heads), queries, keys, mask: Mask::of(causal) };
     let has = |tile: &Tile| tile.rows == 128 && matches!(d, 64 | 128 | 256);
     let problem = || {
         format!(
@@ -594,7 +598,7 @@ pub fn forward_packed<T: Half>(
     // Only the device knows how long each sequence is.
     let [mean_queries, mean_keys] = [queries, keys].map(|all| all.div_ceil(sequences.max(1)));
     let heads_of_all = heads.saturating_mul(sequences);
-    let work = Work { heads: heads_of_all, queries: mean_queries, keys: mean_keys, causal: options.causal };
+    let work = Work { heads: heads_of_all, queries: mean_queries, keys: mean_keys, mask: Mask::of(options.causal) };
     let window = options.left.is_some();
     let has = |tile: &Tile| match d {
         64 | 128 | 256 => tile.rows == 128 || !cap && !window,

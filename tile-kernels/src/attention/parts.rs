@@ -133,6 +133,26 @@ pub fn hide_later(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: us
     }
 }
 
+/// [`hide_later`] where rows are of one head after the other, `queries` of each, from query number `first` of a head on: query `x` of a head sees the keys up to number
+/// `past + x`, and all rows see those up to number `last`.
+#[tile_fn]
+pub fn hide_later_in_turn(
+    scores: &mut Fragment<f32, (ROWS, KEYS)>,
+    step: usize,
+    last: usize,
+    past: usize,
+    first: usize,
+    queries: usize,
+) {
+    if step * KEYS + KEYS > last + 1 {
+        for [i, j] in parallel([ROWS, KEYS]) {
+            if step * KEYS + j > past + (first + i) % queries {
+                scores[[i, j]] = f32::NEG_INFINITY;
+            }
+        }
+    }
+}
+
 /// Hides keys of the scores of a step of `KEYS` keys: those that are not among the `keys` there are, or are more than `right` after the row's own, which is number `own + i`
 /// of row `i`.
 #[tile_fn]

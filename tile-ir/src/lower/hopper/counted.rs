@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The number goes to the consumers through a word of shared memory, which is a slot of a ring of one: `full` completes when it is
-//! written, `empty` when every consumer warpgroup has read it. It is asked for before the loads and written behind them, so that nobody
-//! waits for the counter. Where blocks have few tiles ([`MANY`]) it is asked for behind the loads: a number that a block asks for while it has a long
-//! tile before it is a tile that no other block can take, and prefill of 1,024 tokens, two tiles a block, was 8% slower than with a block a tile.
+//! written, `empty` when every consumer warpgroup has read it. It is asked for before the last step's loads and written behind them, so that nobody
+//! waits for the counter. Not earlier: a number that a block asks for while it has a long tile before it is a tile that no other block can take
+//! (decision 58).
 //!
 //! Every tile but the blocks' first ones is counted once, and so is one beyond the last for each block that has a tile: as many numbers
 //! as there are tiles. Who gets the last of them sets the counter back to 0, for the next launch.
@@ -17,8 +17,8 @@
 use super::super::channel::Slots;
 use super::super::*;
 
-/// Tiles a block up to which the next one is counted late.
-const MANY: i64 = 4;
+/// A number that no tile has: none was counted yet.
+const NONE: i64 = u32::MAX as i64;
 
 /// The counter and the way of its numbers to the consumers.
 #[derive(Clone, Debug)]
@@ -45,16 +45,32 @@ impl<'a> Lowering<'a> {
         Some(Counted { counter, number, slots: self.only_slot("next_tile", true) })
     }
 
-    /// Where a tile begins: the producer asks for the number of the next one, where there are many tiles. Consumers, who are told, have none
-    /// yet.
-    pub(in crate::lower) fn count_tile(&mut self, counted: &Counted, [total, blocks]: [ValueId; 2]) -> Option<RegId> {
+    /// A tile's operations, which `f` writes. The producer asks for the number of the next one beside them; consumers, who are told, have none yet.
+    pub(in crate::lower) fn count_beside(&mut self, counted: &Counted, f: impl FnOnce(&mut Self)) -> Option<RegId> {
         if self.roles.is_some() {
+            f(self);
             return None;
         }
         let word = ValueType::Element(Dtype::U32);
-        let zero = self.push(ValueKind::Int(0), word);
-        let number = self.variable("counted", word, zero);
-        self.count_where(total.above(Term::from(MANY) * blocks), counted, number);
+        let none = self.push(ValueKind::Int(NONE), word);
+        let number = self.variable("counted", word, none);
+        let mut ops = self.nested(f);
+        let loads = ops.iter().rposition(|op| {
+            matches!(&op.kind, OpKind::For { step, body, .. } if self.program.values[*step].kind.as_int() == Some(1) && is_of_protocol(body))
+        });
+        let behind = loads.map(|at| ops.split_off(at));
+        self.ops.extend(ops);
+        let mut behind = behind.unwrap_or_default().into_iter();
+        if let Some(Op { kind: OpKind::For { reg, start, end, step, unroll, mut body }, span }) = behind.next() {
+            self.span = span;
+            let last = self.once("last_step", Term::from(end) - 1);
+            let count = self.nested(|l| l.count_where(Term::from(reg).equals(last), counted, number));
+            body.splice(0..0, count);
+            self.op(OpKind::For { reg, start, end, step, unroll, body });
+        }
+        // No step, or none that was the last one.
+        self.count_where(Term::from(number).equals(none), counted, number);
+        self.ops.extend(behind);
         Some(number)
     }
 
@@ -75,13 +91,12 @@ impl<'a> Lowering<'a> {
         counted: &Counted,
         number: Option<RegId>,
         tile: RegId,
-        [total, blocks]: [ValueId; 2],
+        total: ValueId,
     ) {
         let (word, zero) = (ValueType::Element(Dtype::U32), self.int(0));
         let memory = self.at(counted.number, zero);
         let next = match (number, self.roles.clone()) {
             (Some(number), _) => {
-                self.count_where(total.at_most(Term::from(MANY) * blocks), counted, number);
                 self.await_empty(&counted.slots, zero);
                 let value = self.read(number);
                 self.store(memory, value);
@@ -106,4 +121,9 @@ impl<'a> Lowering<'a> {
         };
         self.set(tile, next);
     }
+}
+
+/// Whether operations wait, load or arrive.
+fn is_of_protocol(ops: &[Op]) -> bool {
+    visit::any(ops, &|kind| kind.protocol().is_some())
 }
