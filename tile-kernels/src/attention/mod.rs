@@ -599,9 +599,10 @@ pub fn forward_packed<T: Half>(
     let [mean_queries, mean_keys] = [queries, keys].map(|all| all.div_ceil(sequences.max(1)));
     let heads_of_all = heads.saturating_mul(sequences);
     let work = Work { heads: heads_of_all, queries: mean_queries, keys: mean_keys, mask: Mask::of(options.causal) };
-    let window = options.left.is_some();
+    // The kernel with a window is the one with a soft cap, too.
+    let window = cap || options.left.is_some();
     let has = |tile: &Tile| match d {
-        64 | 128 | 256 => tile.rows == 128 || !cap && !window,
+        64 | 128 | 256 => tile.rows == 128 || !window,
         192 => !cap,
         _ => false,
     };

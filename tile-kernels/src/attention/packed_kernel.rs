@@ -15,7 +15,7 @@ use tile_runtime::prelude::*;
         ],
         WINDOW in [false, true],
         CAP in [false, true],
-        where (!CAP || D == DV) && (BM == 128 || !WINDOW && !CAP)
+        where (!CAP || WINDOW && D == DV) && (BM == 128 || !WINDOW)
     ),
     partial(o, sums),
     require(HK > 0 && H % HK == 0 && group > 0),
