@@ -5,7 +5,7 @@ use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
 /// `o = softmax(scale q k^T) v` for the S newest tokens of a sequence, over keys and values in pages. `scale` is log2(e) / sqrt(D).
-/// A block has `BM` queries of one head, and visits no tile of keys that all of them precede; blocks with most keys come first.
+/// A tile has `BM` queries of one head, and visits no step of keys that all of them precede. Tiles with most keys come first, and whichever block is done first takes the next one.
 #[tile_kernel(
     instances((BM, BN, D, THREADS, STAGES) in [(128, 128, 64, 256, 2), (128, 128, 128, 256, 2)]),
     require(W % (HK * D) == 0),
@@ -22,12 +22,10 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     o: &mut Tensor<T, (S, W)>,
     scale: f32,
     past: usize,
+    taken: &mut Workspace<u32, (Fixed<1>,)>,
 ) {
-    let [h, b] = blocks([W / D, ceil_div(S, BM)]);
     threads([THREADS]);
-    let row = (ceil_div(S, BM) - 1 - b) * BM;
     let before = min(past, 1 << 30); // keys of earlier launches
-    let last = before + row; // the last key that the tile's first query sees
     let mut q_s = alloc_shared::<T>([BM, D]);
     let mut k_s = alloc_shared::<T>([BN, D]);
     let mut v_s = alloc_shared::<T>([BN, D]);
@@ -38,20 +36,24 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     let mut here = alloc_fragment::<f32>([BM]);
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
-    begin_tile(&mut acc, &mut most, &mut total);
-    copy(q.at([row, h * D]), &mut q_s);
-    // Each query sees at least the first key, which is in the first tile; with a step at least, the steps are known to fit 32 bits.
-    let seen = min(before + min(row + BM, S), 1 << 30);
-    for step in pipelined(0..ceil_div(max(seen, BN), BN), STAGES) {
-        let page = min(pages.masked([step * BN / PAGE]) as usize, P); // beyond them all: zeros
-        copy(k.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut k_s);
-        copy(v.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut v_s);
-        gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-        hide_later(&mut scores, step, last);
-        softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
-        gemm(&weights, &v_s, &mut acc);
+    for [h, tile] in persistent([W / D, ceil_div(S, BM)]).counter(&mut taken[0]) {
+        let row = (ceil_div(S, BM) - 1 - tile) * BM;
+        let last = before + row; // the last key that the tile's first query sees
+        begin_tile(&mut acc, &mut most, &mut total);
+        copy(q.at([row, h * D]), &mut q_s);
+        // Each query sees at least the first key, which is in the first tile; with a step at least, the steps are known to fit 32 bits.
+        let seen = min(before + min(row + BM, S), 1 << 30);
+        for step in pipelined(0..ceil_div(max(seen, BN), BN), STAGES) {
+            let page = min(pages.masked([step * BN / PAGE]) as usize, P); // beyond them all: zeros
+            copy(k.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut k_s);
+            copy(v.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut v_s);
+            gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
+            hide_later(&mut scores, step, last);
+            softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
+            gemm(&weights, &v_s, &mut acc);
+        }
+        divide_seen_rows(&mut acc, &mut total);
+        copy(&acc, o.at_mut([row, h * D]));
     }
-    divide_seen_rows(&mut acc, &mut total);
-    copy(&acc, o.at_mut([row, h * D]));
 }
 // ANCHOR_END: kernel

@@ -9,7 +9,7 @@
 //! The number goes to the consumers through a word of shared memory, which is a slot of a ring of one: `full` completes when it is
 //! written, `empty` when every consumer warpgroup has read it. It is asked for before the last step's loads and written behind them, so that nobody
 //! waits for the counter. Not earlier: a number that a block asks for while it has a long tile before it is a tile that no other block can take
-//! (decision 58).
+//! (decision 59).
 //!
 //! Every tile but the blocks' first ones is counted once, and so is one beyond the last for each block that has a tile: as many numbers
 //! as there are tiles. Who gets the last of them sets the counter back to 0, for the next launch.
