@@ -7,9 +7,10 @@
 //! products that the constants were not fitted to 2.6, 2.7, 1.6 and 1.8%.
 
 use super::super::copied::Operands;
-use super::super::model::{MULTIPROCESSORS, norm, up};
+use super::super::model::{at_once, norm, up};
 use super::super::{Gemm, Tile, operands_of};
-use tile_runtime::kernel::{Argument, LaunchOn, TensorInput};
+use std::fmt;
+use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput};
 use tile_runtime::prelude::*;
 
 /// What a tile is chosen by.
@@ -27,6 +28,28 @@ pub struct Shape {
     pub stored: [bool; 2],
     /// What is multiplied, and how it comes into shared memory.
     pub operands: Operands,
+    /// Whether the device has clusters, over whose blocks K may be split.
+    pub splits: bool,
+}
+
+/// An instance, but for layouts and epilogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The tile.
+    pub tile: Tile,
+    /// Parts of K, each a block's of a cluster: 1, or those of an instance of [`gemm_batch_cluster`](struct@super::split::gemm_batch_cluster).
+    pub parts: usize,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, cols, step, stages, threads, cx, cy) = self.tile;
+        write!(f, "{rows}x{cols}x{step}, {stages} stages, {threads} threads, ")?;
+        match self.parts {
+            1 => write!(f, "cluster {cx}x{cy}"),
+            parts => write!(f, "{parts} parts"),
+        }
+    }
 }
 
 /// Elements of a step along K of what `wgmma` multiplies as tf32; the tiles that `mma.sync` multiplies have steps of 16.
@@ -46,19 +69,32 @@ struct Kind {
     between: f64,
 }
 
-/// A tile, and how fast a multiprocessor is at it.
+/// A tile, in how many parts of K, and how fast a multiprocessor is at it.
 struct Paced {
     tile: Tile,
+    parts: usize,
     /// Blocks that a multiprocessor has at once.
     blocks: i64,
     /// us of a step along K that one block takes alone, and that each block adds where there are many.
     step: [f64; 2],
-    /// us of a tile beside its steps: of one block alone, and that each block adds where there are many.
+    /// us of a tile beside its steps, the sum of the parts among them: of one block alone, and that each block adds where there are many.
     beside: [f64; 2],
 }
 
 const fn paced(tile: Tile, blocks: i64, step: [f64; 2], beside: [f64; 2]) -> Paced {
-    Paced { tile, blocks, step, beside }
+    Paced { tile, parts: 1, blocks, step, beside }
+}
+
+/// A tile without shares of a cluster, whose K is in so many parts.
+const fn parted(
+    tile: (i64, i64, usize, usize, usize),
+    parts: usize,
+    blocks: i64,
+    step: [f64; 2],
+    beside: [f64; 2],
+) -> Paced {
+    let (rows, cols, depth, stages, threads) = tile;
+    Paced { tile: (rows, cols, depth, stages, threads, 1, 1), parts, blocks, step, beside }
 }
 
 /// Constants of launches whose operands have 16 bits and are fetched by TMA.
@@ -75,7 +111,7 @@ const OF_ANY_TF32: Kind =
     Kind { fixed: 1.517, memory: 2.555e+06, store: 6805.0, across: [0.101, 0.101], between: 0.00369 };
 
 /// Of 16 bits that TMA fetches.
-const FETCHED: [Paced; 12] = [
+const FETCHED: [Paced; 19] = [
     paced((128, 128, 64, 6, 128, 1, 1), 1, [0.3229, 0.06223], [0.3575, 0.878]),
     paced((64, 256, 64, 4, 128, 1, 1), 1, [0.4741, 0.05516], [0.08977, 0.9161]),
     paced((128, 64, 64, 8, 128, 1, 1), 1, [0.2552, 0.06497], [0.05171, 0.7103]),
@@ -88,6 +124,13 @@ const FETCHED: [Paced; 12] = [
     paced((128, 256, 64, 4, 256, 2, 1), 1, [0.5822, 0.1192], [0.3873, 1.64]),
     paced((128, 192, 64, 4, 128, 1, 2), 1, [0.0298, 0.4189], [1.191, 0.7296]),
     paced((64, 64, 64, 8, 128, 1, 2), 1, [0.01393, 0.1549], [0.5137, 0.0822]),
+    paced((32, 128, 64, 5, 128, 1, 1), 2, [0.03925, 0.2714], [0.136, 0.283]),
+    parted((64, 64, 64, 5, 128), 2, 2, [0.1, 0.1749], [1.08334, 0.3]),
+    parted((64, 64, 64, 4, 128), 4, 2, [0.1, 0.1749], [1.58334, 0.3]),
+    parted((64, 64, 64, 6, 128), 8, 1, [0.1, 0.1749], [2.08334, 0.5]),
+    parted((64, 128, 64, 6, 128), 2, 1, [0.1, 0.2714], [1.5, 0.5]),
+    parted((64, 128, 64, 5, 128), 4, 1, [0.1, 0.2714], [2.0, 0.8]),
+    parted((128, 128, 64, 4, 256), 2, 1, [0.2, 0.32], [2.0, 0.8]),
 ];
 
 /// Of 16 bits that every thread copies: a step takes as long as in [`copied`](super::super::copied), batches were not measured.
@@ -97,7 +140,7 @@ const COPIED: [Paced; 2] = [
 ];
 
 /// Of f32, multiplied as it is.
-const FULL: [Paced; 8] = [
+const FULL: [Paced; 18] = [
     paced((128, 128, 8, 4, 128, 1, 1), 2, [0.5855, 0.6966], [0.06227, 1.675]),
     paced((128, 64, 8, 4, 128, 1, 1), 4, [0.3446, 0.3901], [0.0387, 0.8602]),
     paced((64, 64, 16, 4, 128, 1, 1), 4, [0.4242, 0.4203], [0.01917, 0.5972]),
@@ -106,10 +149,20 @@ const FULL: [Paced; 8] = [
     paced((16, 64, 16, 4, 64, 1, 1), 8, [0.3949, 0.164], [0.1056, 0.2166]),
     paced((32, 64, 16, 4, 128, 1, 1), 4, [0.2628, 0.2572], [0.03393, 0.3895]),
     paced((32, 32, 16, 4, 64, 1, 1), 8, [0.3355, 0.1394], [0.08796, 0.196]),
+    paced((128, 32, 16, 4, 64, 1, 1), 4, [0.7, 0.43], [0.08796, 0.6]),
+    parted((32, 32, 16, 4, 64), 2, 8, [0.3355, 0.1394], [0.9, 0.3]),
+    parted((32, 32, 16, 4, 64), 4, 6, [0.3355, 0.1394], [1.2, 0.3]),
+    parted((32, 32, 16, 4, 64), 8, 4, [0.3355, 0.1394], [1.6, 0.4]),
+    parted((64, 64, 16, 4, 128), 2, 4, [0.4242, 0.4203], [1.2, 0.9]),
+    parted((64, 64, 16, 4, 128), 4, 2, [0.4242, 0.4203], [1.8, 1.2]),
+    parted((64, 32, 16, 4, 64), 2, 5, [0.5281, 0.2432], [1.0, 0.5]),
+    parted((64, 32, 16, 4, 64), 4, 4, [0.5281, 0.2432], [1.4, 0.6]),
+    parted((128, 64, 8, 4, 128), 2, 4, [0.3446, 0.3901], [1.2, 1.2]),
+    parted((128, 128, 8, 4, 128), 2, 2, [0.5855, 0.6966], [1.5, 2.4]),
 ];
 
 /// Of f32 that TMA fetches and `wgmma` multiplies as tf32.
-const TF32: [Paced; 9] = [
+const TF32: [Paced; 15] = [
     paced((64, 64, 32, 4, 128, 1, 1), 3, [0.2291, 0.186], [0.02498, 0.3643]),
     paced((64, 32, 32, 4, 128, 1, 1), 4, [0.23, 0.1476], [0.01997, 0.133]),
     paced((256, 128, 32, 4, 256, 2, 1), 1, [0.4358, 0.5053], [1.034, 1.769]),
@@ -119,6 +172,12 @@ const TF32: [Paced; 9] = [
     paced((64, 128, 32, 4, 128, 1, 1), 2, [0.1948, 0.3124], [0.4136, 0.6376]),
     paced((64, 16, 32, 6, 128, 1, 1), 3, [0.1294, 0.1335], [0.0269, 0.08755]),
     paced((16, 64, 32, 6, 128, 1, 1), 3, [0.1722, 0.134], [0.03029, 0.08591]),
+    parted((64, 64, 32, 5, 128), 2, 2, [0.2, 0.186], [1.08334, 0.5]),
+    parted((64, 64, 32, 4, 128), 4, 2, [0.2, 0.186], [1.58334, 0.5]),
+    parted((64, 64, 32, 6, 128), 8, 1, [0.2, 0.186], [2.08334, 0.7]),
+    parted((64, 128, 32, 6, 128), 2, 1, [0.2, 0.3124], [1.5, 0.8]),
+    parted((64, 128, 32, 5, 128), 4, 1, [0.2, 0.3124], [2.0, 1.2]),
+    parted((128, 128, 32, 4, 256), 2, 1, [0.2461, 0.3107], [2.0, 1.8]),
 ];
 
 /// Of f32 that every thread copies and `mma.sync` multiplies as tf32.
@@ -141,19 +200,20 @@ impl Paced {
     /// us that a launch is expected to take.
     fn us(&self, shape: &Shape) -> f64 {
         const POWER: f64 = 3.0;
-        let &Shape { batches, m, n, k, stored: [a_across, b_transposed], operands } = shape;
+        let &Shape { batches, m, n, k, stored: [a_across, b_transposed], operands, .. } = shape;
         let &Kind { fixed, memory, store, across, between } = operands.kind();
         let (rows, cols, step, _, _, cx, cy) = self.tile;
-        let [cx, cy] = [cx, cy].map(|blocks| blocks as i64);
+        let [cx, cy, parts] = [cx, cy, self.parts].map(|blocks| blocks as i64);
         // A cluster at the edge has tiles without elements, which take as long as others.
         let [high, wide] = [up(up(m, rows), cy) * cy, up(up(n, cols), cx) * cx];
-        let most = up(batches.saturating_mul(high).saturating_mul(wide).max(1), MULTIPROCESSORS);
+        let blocks = batches.saturating_mul(high).saturating_mul(wide).saturating_mul(parts).max(1);
+        let most = up(blocks, at_once(cx * cy * parts));
         let size = operands.bytes();
         let pitches = [if a_across { m } else { k }, if b_transposed { k } else { n }];
         let slower = |part: f64, holds: bool| 1.0 + part * f64::from(holds);
         let split = pitches.into_iter().filter(|pitch| pitch % (128 / size) != 0).count();
         let layout = slower(across[0], a_across) * slower(across[1], !b_transposed) * (1.0 + between * split as f64);
-        let steps = up(k, step as i64) as f64 * layout;
+        let steps = up(up(k, step as i64), parts) as f64 * layout;
         let stored = (size * rows.min(m) * cols.min(n)) as f64 / store;
         let alone = up(most, self.blocks) as f64 * (steps * self.step[0] + self.beside[0] + stored);
         let many = most as f64 * (steps * self.step[1] + self.beside[1]);
@@ -165,15 +225,18 @@ impl Paced {
     /// Whether there is an instance for operands that are stored so, as the kernel's `where` says.
     fn takes(&self, shape: &Shape) -> bool {
         let (rows, cols, ..) = self.tile;
-        let [_, b_transposed] = shape.stored;
-        match shape.operands {
-            Operands::Fetched => cols % 64 == 0 || b_transposed,
-            Operands::Tf32 { fetched: true } if b_transposed => rows <= 128 && rows % 64 == 0,
-            Operands::Tf32 { fetched: true } => cols <= 128 && cols % 64 == 0,
-            // Single elements of large tiles, which are held in registers, leave none for a third axis.
-            Operands::Copied { width: 2 } => rows <= 64,
-            Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => true,
-        }
+        let [a_transposed, b_transposed] = shape.stored;
+        // There is a step for each part at least.
+        let parted = self.parts == 1 || shape.splits && up(shape.k, self.tile.2 as i64) >= self.parts as i64;
+        parted
+            && match shape.operands {
+                Operands::Fetched => (cols % 64 == 0 || b_transposed) && (rows >= 64 || b_transposed && !a_transposed),
+                Operands::Tf32 { fetched: true } if b_transposed => rows <= 128 && rows % 64 == 0,
+                Operands::Tf32 { fetched: true } => cols <= 128 && cols % 64 == 0,
+                // Single elements of large tiles, which are held in registers, leave none for a third axis.
+                Operands::Copied { width: 2 } => rows <= 64,
+                Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => true,
+            }
     }
 }
 
@@ -215,25 +278,27 @@ impl Shape {
             _ => Operands::Full,
         };
         let [batches, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
-        Shape { batches, m, n, k, stored, operands }
+        let splits = on.device().supports(Target::Sm90a);
+        Shape { batches, m, n, k, stored, operands, splits }
     }
 
-    /// The tiles that there are for the operands, with the us expected of each.
-    fn candidates(&self) -> impl Iterator<Item = (Tile, f64)> {
+    /// The instances that there are for the operands, with the us expected of each.
+    fn candidates(&self) -> impl Iterator<Item = (Choice, f64)> {
         let tiles = self.operands.tiles().iter().filter(|paced| paced.takes(self));
-        tiles.map(|paced| (paced.tile, paced.us(self)))
+        tiles.map(|paced| (Choice { tile: paced.tile, parts: paced.parts }, paced.us(self)))
     }
 
-    /// Every tile that there is for the operands, with the us expected of each, the one that a call takes first.
-    pub fn ranked(&self) -> Vec<(Tile, f64)> {
+    /// Every instance that there is for the operands, with the us expected of each, the one that a call takes first.
+    pub fn ranked(&self) -> Vec<(Choice, f64)> {
         let mut all: Vec<_> = self.candidates().collect();
         all.sort_by(|a, b| a.1.total_cmp(&b.1));
         all
     }
 
-    /// The tile that a call takes, with the us expected of it.
-    pub fn fastest(&self) -> (Tile, f64) {
-        self.candidates().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((FULL[0].tile, 0.0))
+    /// The instance that a call takes, with the us expected of it.
+    pub fn fastest(&self) -> (Choice, f64) {
+        let none = (Choice { tile: FULL[0].tile, parts: 1 }, 0.0);
+        self.candidates().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(none)
     }
 }
 
@@ -246,13 +311,13 @@ mod tests {
     const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
 
     fn shape(batches: i64, [m, n, k]: [i64; 3], stored: [bool; 2], operands: Operands) -> Shape {
-        Shape { batches, m, n, k, stored, operands }
+        Shape { batches, m, n, k, stored, operands, splits: true }
     }
 
     /// Every tile is an instance, in the layouts that it is offered in, with and without an epilogue.
     #[test]
     fn tiles_are_instances() {
-        let [halves, tf32, any_tf32] = definitions().map(|definition| definition.kernel().unwrap());
+        let [halves, tf32, any_tf32, parted] = definitions().map(|definition| definition.kernel().unwrap());
         for stored in LAYOUTS {
             for (kernel, operands, dtypes) in [
                 (halves, Operands::Fetched, &[Dtype::F16, Dtype::F32][..]),
@@ -265,14 +330,18 @@ mod tests {
                 if operands == (Operands::Tf32 { fetched: true }) && !crate::gemm::tf32::takes(stored) {
                     continue;
                 }
-                let all = shape(4, [64; 3], stored, operands).ranked();
+                let all = shape(4, [64, 64, 1024], stored, operands).ranked();
                 assert!(!all.is_empty(), "{operands:?} {stored:?}");
-                for ((bm, bn, bk, stages, threads, cx, cy), _) in all {
-                    let depth = (kernel.consts.len() == 10).then_some(bk as i64);
+                for (Choice { tile: (bm, bn, bk, stages, threads, cx, cy), parts }, _) in all {
+                    let kernel = if parts > 1 { parted } else { kernel };
+                    let depth = (kernel.consts.len() >= 10).then_some(bk as i64);
                     let cluster = (kernel.consts.len() > 6).then_some([cx, cy].map(|blocks| blocks as i64));
+                    let tf32 = operands == Operands::Tf32 { fetched: true };
+                    let last = if parts > 1 { Some([parts as i64, i64::from(tf32)]) } else { cluster };
                     let sizes = [stages, threads].map(|size| size as i64);
-                    let named = [bm, bn].into_iter().chain(depth).chain(sizes).chain(cluster.into_iter().flatten());
+                    let named = [bm, bn].into_iter().chain(depth).chain(sizes).chain(last.into_iter().flatten());
                     let wanted: Vec<i64> = named.chain(stored.map(i64::from)).collect();
+                    let dtypes = if parts > 1 && tf32 { &[Dtype::F32, Dtype::F32][..] } else { dtypes };
                     let all = kernel.instances.iter();
                     let instances = all.filter(|i| i.consts.starts_with(&wanted) && i.dtypes == dtypes).count();
                     assert_eq!(instances, kernel.consts.len() + 1 - wanted.len(), "{operands:?} {wanted:?}");
@@ -283,7 +352,7 @@ mod tests {
 
     #[test]
     fn small_matrices_take_small_tiles() {
-        let tile = |batches, extents, operands| shape(batches, extents, [false, true], operands).fastest().0;
+        let tile = |batches, extents, operands| shape(batches, extents, [false, true], operands).fastest().0.tile;
         let halves = Operands::Fetched;
         assert_eq!(tile(1024, [64; 3], halves).0, 64);
         assert_eq!(tile(128, [256, 16, 64], halves).1, 16);

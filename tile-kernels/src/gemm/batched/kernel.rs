@@ -14,8 +14,8 @@ use tile_runtime::prelude::*;
             (128, 128, 64, 6, 128, 1, 1), (192, 128, 64, 4, 384, 1, 1), (64, 256, 64, 4, 128, 1, 1), (128, 64, 64, 8, 128, 1, 1),
             // Two blocks of them, or more, share a multiprocessor.
             (64, 128, 64, 4, 128, 1, 1), (64, 64, 64, 4, 128, 1, 1),
-            // Few columns, of operands along K alone.
-            (64, 32, 64, 4, 128, 1, 1), (64, 16, 64, 6, 128, 1, 1),
+            // Few columns or rows, of operands along K alone.
+            (64, 32, 64, 4, 128, 1, 1), (64, 16, 64, 6, 128, 1, 1), (32, 128, 64, 5, 128, 1, 1),
             // Pairs of blocks share what they fetch of one operand.
             (128, 256, 64, 4, 256, 1, 2), (128, 256, 64, 4, 256, 2, 1), (128, 192, 64, 4, 128, 1, 2), (64, 64, 64, 8, 128, 1, 2),
             // Where every thread copies.
@@ -23,11 +23,13 @@ use tile_runtime::prelude::*;
             // f32, multiplied by multiply-adds.
             (128, 128, 8, 4, 128, 1, 1), (128, 64, 8, 4, 128, 1, 1), (64, 64, 16, 4, 128, 1, 1), (32, 64, 16, 4, 128, 1, 1),
             (64, 16, 16, 4, 64, 1, 1), (64, 32, 16, 4, 64, 1, 1), (16, 64, 16, 4, 64, 1, 1), (32, 32, 16, 4, 64, 1, 1),
+            (128, 32, 16, 4, 64, 1, 1),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
         // An operand whose rows run along N is read by whole rows of 64.
         where (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32) && (BK != 64 || BN % 64 == 0 || B_T)
+            && (BK != 64 || BM >= 64 || B_T && !A_T)
     ),
     pdl(independent = []),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
