@@ -111,7 +111,7 @@ const OF_ANY_TF32: Kind =
     Kind { fixed: 1.517, memory: 2.555e+06, store: 6805.0, across: [0.101, 0.101], between: 0.00369 };
 
 /// Of 16 bits that TMA fetches.
-const FETCHED: [Paced; 19] = [
+const FETCHED: [Paced; 24] = [
     paced((128, 128, 64, 6, 128, 1, 1), 1, [0.3229, 0.06223], [0.3575, 0.878]),
     paced((64, 256, 64, 4, 128, 1, 1), 1, [0.4741, 0.05516], [0.08977, 0.9161]),
     paced((128, 64, 64, 8, 128, 1, 1), 1, [0.2552, 0.06497], [0.05171, 0.7103]),
@@ -125,6 +125,11 @@ const FETCHED: [Paced; 19] = [
     paced((128, 192, 64, 4, 128, 1, 2), 1, [0.0298, 0.4189], [1.191, 0.7296]),
     paced((64, 64, 64, 8, 128, 1, 2), 1, [0.01393, 0.1549], [0.5137, 0.0822]),
     paced((32, 128, 64, 5, 128, 1, 1), 2, [0.03925, 0.2714], [0.136, 0.283]),
+    paced((64, 128, 64, 8, 128, 1, 1), 1, [0.1, 0.2714], [0.136, 0.5]),
+    paced((64, 64, 64, 8, 128, 1, 1), 1, [0.1, 0.1749], [0.08334, 0.4]),
+    paced((64, 192, 64, 6, 128, 1, 1), 1, [0.2, 0.35], [0.1, 0.8]),
+    parted((64, 64, 64, 8, 128), 2, 1, [0.1, 0.1749], [1.08334, 0.4]),
+    parted((128, 64, 64, 6, 128), 2, 1, [0.2, 0.2714], [1.5, 0.5]),
     parted((64, 64, 64, 5, 128), 2, 2, [0.1, 0.1749], [1.08334, 0.3]),
     parted((64, 64, 64, 4, 128), 4, 2, [0.1, 0.1749], [1.58334, 0.3]),
     parted((64, 64, 64, 6, 128), 8, 1, [0.1, 0.1749], [2.08334, 0.5]),
@@ -149,7 +154,7 @@ const FULL: [Paced; 18] = [
     paced((16, 64, 16, 4, 64, 1, 1), 8, [0.3949, 0.164], [0.1056, 0.2166]),
     paced((32, 64, 16, 4, 128, 1, 1), 4, [0.2628, 0.2572], [0.03393, 0.3895]),
     paced((32, 32, 16, 4, 64, 1, 1), 8, [0.3355, 0.1394], [0.08796, 0.196]),
-    paced((128, 32, 16, 4, 64, 1, 1), 4, [0.7, 0.43], [0.08796, 0.6]),
+    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.5281, 0.2432], [0.02242, 0.3331]),
     parted((32, 32, 16, 4, 64), 2, 8, [0.3355, 0.1394], [0.9, 0.3]),
     parted((32, 32, 16, 4, 64), 4, 6, [0.3355, 0.1394], [1.2, 0.3]),
     parted((32, 32, 16, 4, 64), 8, 4, [0.3355, 0.1394], [1.6, 0.4]),
@@ -162,7 +167,7 @@ const FULL: [Paced; 18] = [
 ];
 
 /// Of f32 that TMA fetches and `wgmma` multiplies as tf32.
-const TF32: [Paced; 15] = [
+const TF32: [Paced; 19] = [
     paced((64, 64, 32, 4, 128, 1, 1), 3, [0.2291, 0.186], [0.02498, 0.3643]),
     paced((64, 32, 32, 4, 128, 1, 1), 4, [0.23, 0.1476], [0.01997, 0.133]),
     paced((256, 128, 32, 4, 256, 2, 1), 1, [0.4358, 0.5053], [1.034, 1.769]),
@@ -172,6 +177,10 @@ const TF32: [Paced; 15] = [
     paced((64, 128, 32, 4, 128, 1, 1), 2, [0.1948, 0.3124], [0.4136, 0.6376]),
     paced((64, 16, 32, 6, 128, 1, 1), 3, [0.1294, 0.1335], [0.0269, 0.08755]),
     paced((16, 64, 32, 6, 128, 1, 1), 3, [0.1722, 0.134], [0.03029, 0.08591]),
+    paced((32, 64, 32, 6, 128, 1, 1), 3, [0.1722, 0.134], [0.03029, 0.08591]),
+    paced((64, 64, 32, 8, 128, 1, 1), 1, [0.19, 0.186], [0.1, 0.5]),
+    paced((96, 128, 32, 6, 256, 1, 1), 1, [0.2461, 0.28], [0.4314, 1.287]),
+    paced((144, 128, 32, 5, 256, 1, 1), 1, [0.2461, 0.35], [0.4314, 1.287]),
     parted((64, 64, 32, 5, 128), 2, 2, [0.2, 0.186], [1.08334, 0.5]),
     parted((64, 64, 32, 4, 128), 4, 2, [0.2, 0.186], [1.58334, 0.5]),
     parted((64, 64, 32, 6, 128), 8, 1, [0.2, 0.186], [2.08334, 0.7]),
@@ -181,11 +190,14 @@ const TF32: [Paced; 15] = [
 ];
 
 /// Of f32 that every thread copies and `mma.sync` multiplies as tf32.
-const ANY_TF32: [Paced; 4] = [
+const ANY_TF32: [Paced; 7] = [
     paced((64, 64, 16, 4, 128, 1, 1), 4, [0.1949, 0.1307], [0.04963, 0.3878]),
     paced((32, 64, 16, 4, 128, 1, 1), 4, [0.1906, 0.08747], [0.207, 0.1273]),
     paced((128, 128, 16, 4, 256, 1, 1), 2, [0.08802, 0.4896], [0.09159, 0.6169]),
     paced((64, 32, 16, 4, 128, 1, 1), 4, [0.195, 0.08432], [0.156, 0.2638]),
+    parted((64, 64, 16, 4, 128), 2, 4, [0.1949, 0.1307], [1.0, 0.5]),
+    parted((64, 64, 16, 4, 128), 4, 2, [0.1949, 0.1307], [1.5, 0.8]),
+    parted((64, 32, 16, 4, 128), 4, 4, [0.195, 0.08432], [1.3, 0.5]),
 ];
 
 /// us of a launch below which it gains by starting before the previous one is done, as [`super::super::model`] has it of one product.
@@ -231,7 +243,7 @@ impl Paced {
         parted
             && match shape.operands {
                 Operands::Fetched => (cols % 64 == 0 || b_transposed) && (rows >= 64 || b_transposed && !a_transposed),
-                Operands::Tf32 { fetched: true } if b_transposed => rows <= 128 && rows % 64 == 0,
+                Operands::Tf32 { fetched: true } if b_transposed => rows <= 128 && rows % 64 == 0 || !a_transposed && rows % 64 != 0,
                 Operands::Tf32 { fetched: true } => cols <= 128 && cols % 64 == 0,
                 // Single elements of large tiles, which are held in registers, leave none for a third axis.
                 Operands::Copied { width: 2 } => rows <= 64,
@@ -336,7 +348,7 @@ mod tests {
                     let kernel = if parts > 1 { parted } else { kernel };
                     let depth = (kernel.consts.len() >= 10).then_some(bk as i64);
                     let cluster = (kernel.consts.len() > 6).then_some([cx, cy].map(|blocks| blocks as i64));
-                    let tf32 = operands == Operands::Tf32 { fetched: true };
+                    let tf32 = matches!(operands, Operands::Tf32 { .. });
                     let last = if parts > 1 { Some([parts as i64, i64::from(tf32)]) } else { cluster };
                     let sizes = [stages, threads].map(|size| size as i64);
                     let named = [bm, bn].into_iter().chain(depth).chain(sizes).chain(last.into_iter().flatten());

@@ -3,7 +3,7 @@
 //! Where the tiles of all products leave multiprocessors idle, or K is so long that their last round does.
 
 use crate::gemm::epilogue::finish_of;
-use crate::gemm::operands::{extents_agree, multiply, multiply_by_wgmma};
+use crate::gemm::operands::{extents_agree, multiply, multiply_as, multiply_by_wgmma};
 use tile_runtime::prelude::*;
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` for every `z`, as [`gemm_batch`](struct@super::kernel::gemm_batch) has it, with K cut into `CK` parts, each a
@@ -12,11 +12,13 @@ use tile_runtime::prelude::*;
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, THREADS, CK, TF32) in [
-            (64, 64, 64, 5, 128, 2, false), (64, 64, 64, 4, 128, 4, false), (64, 64, 64, 6, 128, 8, false),
-            (64, 128, 64, 6, 128, 2, false), (64, 128, 64, 5, 128, 4, false), (128, 128, 64, 4, 256, 2, false),
+            (64, 64, 64, 5, 128, 2, false), (64, 64, 64, 8, 128, 2, false), (64, 64, 64, 4, 128, 4, false), (64, 64, 64, 6, 128, 8, false),
+            (64, 128, 64, 6, 128, 2, false), (64, 128, 64, 5, 128, 4, false), (128, 64, 64, 6, 128, 2, false), (128, 128, 64, 4, 256, 2, false),
             // f32 as tf32, of which 32 elements are as many bytes.
             (64, 64, 32, 5, 128, 2, true), (64, 64, 32, 4, 128, 4, true), (64, 64, 32, 6, 128, 8, true),
             (64, 128, 32, 6, 128, 2, true), (64, 128, 32, 5, 128, 4, true), (128, 128, 32, 4, 256, 2, true),
+            // f32 as tf32 that every thread copies and `mma.sync` multiplies.
+            (64, 64, 16, 4, 128, 2, true), (64, 64, 16, 4, 128, 4, true), (64, 32, 16, 4, 128, 4, true),
             // f32 by multiply-adds.
             (32, 32, 16, 4, 64, 2, false), (32, 32, 16, 4, 64, 4, false), (32, 32, 16, 4, 64, 8, false),
             (64, 64, 16, 4, 128, 2, false), (64, 64, 16, 4, 128, 4, false), (64, 32, 16, 4, 64, 2, false), (64, 32, 16, 4, 64, 4, false),
@@ -24,11 +26,11 @@ use tile_runtime::prelude::*;
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
-        where (T::BITS == 16) == (BK == 64) && (T::BITS == 16 || U::BITS == 32) && (!TF32 || B_T || !A_T)
+        where (T::BITS == 16) == (BK == 64) && (T::BITS == 16 || U::BITS == 32) && (!TF32 || BK == 16 || B_T || !A_T)
     ),
     pdl(independent = []),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish_of, multiply, multiply_by_wgmma, extents_agree),
+    uses(finish_of, multiply, multiply_as, multiply_by_wgmma, extents_agree),
     targets(sm_90a),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
@@ -58,7 +60,7 @@ pub fn gemm_batch_cluster<
 ) {
     let depth = if A_T { A0 } else { A1 };
     // `multiply_by_wgmma` makes the transpose of the product then.
-    let turned = TF32 && !B_T;
+    let turned = TF32 && BK == 32 && !B_T;
     // Rows of tiles of a product; those of all products are below one another.
     let high = max(1, ceil_div(M, BM));
     let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM) * Z, CK]);
@@ -74,14 +76,23 @@ pub fn gemm_batch_cluster<
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([if turned { BN } else { BM }, if turned { BM } else { BN }]);
     clear(&mut acc);
-    for step in pipelined(0..share, STAGES) {
-        let k = (part * share + step) * BK;
-        copy(a.at([a_z, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
-        copy(b.at([b_z, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-        if TF32 {
-            multiply_by_wgmma::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
-        } else {
-            multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+    if TF32 && BK == 16 {
+        for step in pipelined(0..share, STAGES) {
+            let k = (part * share + step) * BK;
+            copy(a.at([a_z, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).tma(false);
+            copy(b.at([b_z, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
+            multiply_as::<T, true, A_T, B_T>(&a_s, &b_s, &mut acc);
+        }
+    } else {
+        for step in pipelined(0..share, STAGES) {
+            let k = (part * share + step) * BK;
+            copy(a.at([a_z, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
+            copy(b.at([b_z, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
+            if TF32 {
+                multiply_by_wgmma::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+            } else {
+                multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+            }
         }
     }
     cluster_reduce(Sum, &mut acc);
