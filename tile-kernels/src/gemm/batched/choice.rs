@@ -65,8 +65,12 @@ struct Kind {
     store: f64,
     /// The part by which a step takes longer where `a`'s rows run along M, and where `b`'s run along N.
     across: [f64; 2],
-    /// The part by which a step takes longer for each operand whose rows begin between lines of 128 bytes.
-    between: f64,
+    /// The parts by which a step takes longer for each operand whose rows begin between lines of 128 bytes, and between sectors of 32.
+    between: [f64; 2],
+    /// Bytes a us of the second-level cache.
+    cache: f64,
+    /// The part by which it gives less of an operand whose rows begin between sectors: a row of a tile lies in five, and in two lines.
+    split: f64,
 }
 
 /// A tile, in how many parts of K, and how fast a multiprocessor is at it.
@@ -98,44 +102,82 @@ const fn parted(
 }
 
 /// Constants of launches whose operands have 16 bits and are fetched by TMA.
-const OF_FETCHED: Kind =
-    Kind { fixed: 2.198, memory: 3.91e+06, store: 1.291e+05, across: [0.00104, 0.0322], between: 0.268 };
+const OF_FETCHED: Kind = Kind {
+    fixed: 2.321,
+    memory: 4.511e+06,
+    store: 2.17e+05,
+    across: [0.00415, 0.0377],
+    between: [0.0183, 0.0425],
+    cache: 2.852e+07,
+    split: 2.39,
+};
 /// Constants of launches whose operands are f32 and multiplied as such.
-const OF_FULL: Kind =
-    Kind { fixed: 1.547, memory: 1.809e+06, store: 1.305e+04, across: [0.0003, 0.000408], between: 0.00171 };
+const OF_FULL: Kind = Kind {
+    fixed: 1.598,
+    memory: 2.504e+06,
+    store: 1.175e+04,
+    across: [0.000125, 0.000129],
+    between: [0.00108, 0.05],
+    cache: 9.115e+07,
+    split: 0.5,
+};
 /// Constants of launches whose operands are f32, fetched by TMA and multiplied as tf32 by `wgmma`.
-const OF_TF32: Kind =
-    Kind { fixed: 2.529, memory: 4.047e+06, store: 7.069e+04, across: [0.0655, 0.0286], between: 0.0231 };
+const OF_TF32: Kind = Kind {
+    fixed: 2.615,
+    memory: 4.901e+06,
+    store: 1.76e+05,
+    across: [0.122, 0.15],
+    between: [0.00591, 0.05],
+    cache: 1.677e+07,
+    split: 0.5,
+};
 /// Constants of launches whose operands are f32, copied by every thread and multiplied as tf32 by `mma.sync`.
-const OF_ANY_TF32: Kind =
-    Kind { fixed: 1.517, memory: 2.555e+06, store: 6805.0, across: [0.101, 0.101], between: 0.00369 };
+const OF_ANY_TF32: Kind = Kind {
+    fixed: 1.602,
+    memory: 2.972e+06,
+    store: 9411.0,
+    across: [0.281, 0.281],
+    between: [0.00342, 0.05],
+    cache: 3.853e+07,
+    split: 0.5,
+};
 
 /// Of 16 bits that TMA fetches.
-const FETCHED: [Paced; 24] = [
-    paced((128, 128, 64, 6, 128, 1, 1), 1, [0.3229, 0.06223], [0.3575, 0.878]),
-    paced((64, 256, 64, 4, 128, 1, 1), 1, [0.4741, 0.05516], [0.08977, 0.9161]),
-    paced((128, 64, 64, 8, 128, 1, 1), 1, [0.2552, 0.06497], [0.05171, 0.7103]),
-    paced((192, 128, 64, 4, 384, 1, 1), 1, [0.4178, 0.04629], [0.5209, 1.266]),
-    paced((64, 128, 64, 4, 128, 1, 1), 2, [0.03925, 0.2714], [0.136, 0.283]),
-    paced((64, 64, 64, 4, 128, 1, 1), 3, [0.03839, 0.1749], [0.08334, 0.179]),
-    paced((64, 32, 64, 4, 128, 1, 1), 4, [0.02379, 0.1396], [0.05547, 0.1146]),
-    paced((64, 16, 64, 6, 128, 1, 1), 3, [0.01638, 0.1168], [0.05276, 0.08623]),
-    paced((128, 256, 64, 4, 256, 1, 2), 1, [0.06729, 0.4976], [1.191, 1.151]),
-    paced((128, 256, 64, 4, 256, 2, 1), 1, [0.5822, 0.1192], [0.3873, 1.64]),
-    paced((128, 192, 64, 4, 128, 1, 2), 1, [0.0298, 0.4189], [1.191, 0.7296]),
-    paced((64, 64, 64, 8, 128, 1, 2), 1, [0.01393, 0.1549], [0.5137, 0.0822]),
-    paced((32, 128, 64, 5, 128, 1, 1), 2, [0.03925, 0.2714], [0.136, 0.283]),
-    paced((64, 128, 64, 8, 128, 1, 1), 1, [0.1, 0.2714], [0.136, 0.5]),
-    paced((64, 64, 64, 8, 128, 1, 1), 1, [0.1, 0.1749], [0.08334, 0.4]),
-    paced((64, 192, 64, 6, 128, 1, 1), 1, [0.2, 0.35], [0.1, 0.8]),
-    parted((64, 64, 64, 8, 128), 2, 1, [0.1, 0.1749], [1.08334, 0.4]),
-    parted((128, 64, 64, 6, 128), 2, 1, [0.2, 0.2714], [1.5, 0.5]),
-    parted((64, 64, 64, 5, 128), 2, 2, [0.1, 0.1749], [1.08334, 0.3]),
-    parted((64, 64, 64, 4, 128), 4, 2, [0.1, 0.1749], [1.58334, 0.3]),
-    parted((64, 64, 64, 6, 128), 8, 1, [0.1, 0.1749], [2.08334, 0.5]),
-    parted((64, 128, 64, 6, 128), 2, 1, [0.1, 0.2714], [1.5, 0.5]),
-    parted((64, 128, 64, 5, 128), 4, 1, [0.1, 0.2714], [2.0, 0.8]),
-    parted((128, 128, 64, 4, 256), 2, 1, [0.2, 0.32], [2.0, 0.8]),
+const FETCHED: [Paced; 34] = [
+    paced((128, 128, 64, 6, 128, 1, 1), 1, [0.1056, 0.2928], [0.8075, 0.2142]),
+    paced((64, 256, 64, 4, 128, 1, 1), 1, [0.3081, 0.1875], [0.6316, 0.2931]),
+    paced((128, 64, 64, 8, 128, 1, 1), 1, [0.008362, 0.2285], [0.704, 0.02736]),
+    paced((192, 128, 64, 4, 384, 1, 1), 1, [0.1318, 0.4364], [1.192, 0.1376]),
+    paced((64, 128, 64, 4, 128, 1, 1), 2, [0.1194, 0.2247], [0.02281, 0.4015]),
+    paced((64, 64, 64, 4, 128, 1, 1), 3, [0.1936, 0.1256], [0.008868, 0.2567]),
+    paced((64, 32, 64, 4, 128, 1, 1), 4, [0.191, 0.09642], [0.008289, 0.1865]),
+    paced((64, 16, 64, 6, 128, 1, 1), 3, [0.09204, 0.09377], [0.01115, 0.1333]),
+    paced((128, 256, 64, 4, 256, 1, 2), 1, [0.08687, 0.5624], [0.3762, 1.369]),
+    paced((128, 256, 64, 4, 256, 2, 1), 1, [0.08219, 0.6742], [1.467, 0.3977]),
+    paced((128, 192, 64, 4, 128, 1, 2), 1, [0.02803, 0.4613], [0.6445, 0.9184]),
+    paced((64, 64, 64, 8, 128, 1, 2), 1, [0.002963, 0.1634], [0.5016, 0.009941]),
+    paced((32, 128, 64, 5, 128, 1, 1), 2, [0.1258, 0.1398], [1.005, 0.6615]),
+    paced((64, 128, 64, 8, 128, 1, 1), 1, [0.03487, 0.209], [0.7324, 0.0912]),
+    paced((64, 64, 64, 8, 128, 1, 1), 1, [0.007677, 0.1497], [0.4724, 0.02503]),
+    paced((64, 192, 64, 6, 128, 1, 1), 1, [0.1305, 0.2263], [0.9027, 0.208]),
+    parted((64, 64, 64, 8, 128), 2, 1, [0.03793, 0.1858], [2.075, 0.141]),
+    parted((128, 64, 64, 6, 128), 2, 1, [0.05624, 0.2862], [2.68, 0.1982]),
+    parted((64, 64, 64, 5, 128), 2, 2, [0.1624, 0.1173], [0.3054, 1.153]),
+    parted((64, 64, 64, 4, 128), 4, 2, [0.04133, 0.1998], [0.1045, 1.97]),
+    parted((64, 64, 64, 6, 128), 8, 1, [0.228, 0.07538], [2.785, 0.243]),
+    parted((64, 128, 64, 6, 128), 2, 1, [0.07411, 0.2404], [2.633, 0.2158]),
+    parted((64, 128, 64, 5, 128), 4, 1, [0.1678, 0.199], [3.116, 0.3277]),
+    parted((128, 128, 64, 4, 256), 2, 1, [0.3287, 0.08568], [1.524, 3.579]),
+    paced((192, 128, 64, 4, 384, 1, 2), 1, [0.2521, 0.4337], [1.232, 0.312]),
+    paced((192, 128, 64, 4, 384, 2, 1), 1, [0.2521, 0.4337], [1.232, 0.312]),
+    paced((128, 128, 64, 6, 128, 1, 2), 1, [0.01956, 0.3718], [0.975, 0.118]),
+    paced((128, 128, 64, 6, 128, 2, 1), 1, [0.0263, 0.3515], [0.7883, 0.3788]),
+    paced((64, 128, 64, 8, 128, 1, 2), 1, [0.09353, 0.2138], [0.8708, 0.1315]),
+    paced((64, 128, 64, 8, 128, 2, 1), 1, [0.09353, 0.2138], [0.8708, 0.1315]),
+    paced((128, 64, 64, 8, 128, 1, 2), 1, [0.01042, 0.2647], [0.7216, 0.0344]),
+    paced((64, 64, 64, 8, 128, 2, 1), 1, [0.01091, 0.1746], [0.6699, 0.05754]),
+    paced((128, 128, 64, 6, 128, 2, 2), 1, [0.1535, 0.2984], [0.849, 0.533]),
+    paced((64, 192, 64, 6, 128, 1, 2), 1, [0.1947, 0.227], [1.063, 0.2091]),
 ];
 
 /// Of 16 bits that every thread copies: a step takes as long as in [`copied`](super::super::copied), batches were not measured.
@@ -146,58 +188,58 @@ const COPIED: [Paced; 2] = [
 
 /// Of f32, multiplied as it is.
 const FULL: [Paced; 18] = [
-    paced((128, 128, 8, 4, 128, 1, 1), 2, [0.5855, 0.6966], [0.06227, 1.675]),
-    paced((128, 64, 8, 4, 128, 1, 1), 4, [0.3446, 0.3901], [0.0387, 0.8602]),
-    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.4242, 0.4203], [0.01917, 0.5972]),
-    paced((64, 16, 16, 4, 64, 1, 1), 8, [0.4282, 0.15], [0.1568, 0.34]),
-    paced((64, 32, 16, 4, 64, 1, 1), 8, [0.5281, 0.2432], [0.02242, 0.3331]),
-    paced((16, 64, 16, 4, 64, 1, 1), 8, [0.3949, 0.164], [0.1056, 0.2166]),
-    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.2628, 0.2572], [0.03393, 0.3895]),
-    paced((32, 32, 16, 4, 64, 1, 1), 8, [0.3355, 0.1394], [0.08796, 0.196]),
-    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.5281, 0.2432], [0.02242, 0.3331]),
-    parted((32, 32, 16, 4, 64), 2, 8, [0.3355, 0.1394], [0.9, 0.3]),
-    parted((32, 32, 16, 4, 64), 4, 6, [0.3355, 0.1394], [1.2, 0.3]),
-    parted((32, 32, 16, 4, 64), 8, 4, [0.3355, 0.1394], [1.6, 0.4]),
-    parted((64, 64, 16, 4, 128), 2, 4, [0.4242, 0.4203], [1.2, 0.9]),
-    parted((64, 64, 16, 4, 128), 4, 2, [0.4242, 0.4203], [1.8, 1.2]),
-    parted((64, 32, 16, 4, 64), 2, 5, [0.5281, 0.2432], [1.0, 0.5]),
-    parted((64, 32, 16, 4, 64), 4, 4, [0.5281, 0.2432], [1.4, 0.6]),
-    parted((128, 64, 8, 4, 128), 2, 4, [0.3446, 0.3901], [1.2, 1.2]),
-    parted((128, 128, 8, 4, 128), 2, 2, [0.5855, 0.6966], [1.5, 2.4]),
+    paced((128, 128, 8, 4, 128, 1, 1), 2, [0.4444, 0.6625], [0.03759, 1.484]),
+    paced((128, 64, 8, 4, 128, 1, 1), 4, [0.2454, 0.383], [0.02722, 0.6803]),
+    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.3368, 0.4046], [0.01276, 0.5025]),
+    paced((64, 16, 16, 4, 64, 1, 1), 8, [0.4196, 0.1378], [0.064, 0.3499]),
+    paced((64, 32, 16, 4, 64, 1, 1), 8, [0.476, 0.2304], [0.01462, 0.3276]),
+    paced((16, 64, 16, 4, 64, 1, 1), 8, [0.381, 0.1504], [0.03929, 0.2188]),
+    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.213, 0.2452], [0.01546, 0.3441]),
+    paced((32, 32, 16, 4, 64, 1, 1), 8, [0.3163, 0.1281], [0.04575, 0.2159]),
+    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.2592, 0.2371], [0.1076, 0.4472]),
+    parted((32, 32, 16, 4, 64), 2, 8, [0.3367, 0.1256], [0.6288, 0.2811]),
+    parted((32, 32, 16, 4, 64), 4, 6, [0.3563, 0.1179], [0.7072, 0.2474]),
+    parted((32, 32, 16, 4, 64), 8, 4, [0.3646, 0.09392], [1.084, 0.3146]),
+    parted((64, 64, 16, 4, 128), 2, 4, [0.3489, 0.4101], [0.4303, 0.7393]),
+    parted((64, 64, 16, 4, 128), 4, 2, [0.4078, 0.3573], [0.6578, 1.003]),
+    parted((64, 32, 16, 4, 64), 2, 5, [0.4903, 0.2135], [0.5626, 0.4799]),
+    parted((64, 32, 16, 4, 64), 4, 4, [0.5165, 0.1933], [0.8425, 0.4604]),
+    parted((128, 64, 8, 4, 128), 2, 4, [0.2647, 0.3803], [1.127, 1.152]),
+    parted((128, 128, 8, 4, 128), 2, 2, [0.5626, 0.6953], [2.486, 1.557]),
 ];
 
 /// Of f32 that TMA fetches and `wgmma` multiplies as tf32.
 const TF32: [Paced; 19] = [
-    paced((64, 64, 32, 4, 128, 1, 1), 3, [0.2291, 0.186], [0.02498, 0.3643]),
-    paced((64, 32, 32, 4, 128, 1, 1), 4, [0.23, 0.1476], [0.01997, 0.133]),
-    paced((256, 128, 32, 4, 256, 2, 1), 1, [0.4358, 0.5053], [1.034, 1.769]),
-    paced((128, 192, 32, 4, 256, 1, 1), 1, [0.2162, 0.4455], [0.1887, 2.048]),
-    paced((128, 128, 32, 6, 256, 1, 1), 1, [0.2461, 0.3107], [0.4314, 1.287]),
-    paced((128, 64, 32, 4, 128, 1, 1), 2, [0.2463, 0.2766], [0.19, 0.6696]),
-    paced((64, 128, 32, 4, 128, 1, 1), 2, [0.1948, 0.3124], [0.4136, 0.6376]),
-    paced((64, 16, 32, 6, 128, 1, 1), 3, [0.1294, 0.1335], [0.0269, 0.08755]),
-    paced((16, 64, 32, 6, 128, 1, 1), 3, [0.1722, 0.134], [0.03029, 0.08591]),
-    paced((32, 64, 32, 6, 128, 1, 1), 3, [0.1722, 0.134], [0.03029, 0.08591]),
-    paced((64, 64, 32, 8, 128, 1, 1), 1, [0.19, 0.186], [0.1, 0.5]),
-    paced((96, 128, 32, 6, 256, 1, 1), 1, [0.2461, 0.28], [0.4314, 1.287]),
-    paced((144, 128, 32, 5, 256, 1, 1), 1, [0.2461, 0.35], [0.4314, 1.287]),
-    parted((64, 64, 32, 5, 128), 2, 2, [0.2, 0.186], [1.08334, 0.5]),
-    parted((64, 64, 32, 4, 128), 4, 2, [0.2, 0.186], [1.58334, 0.5]),
-    parted((64, 64, 32, 6, 128), 8, 1, [0.2, 0.186], [2.08334, 0.7]),
-    parted((64, 128, 32, 6, 128), 2, 1, [0.2, 0.3124], [1.5, 0.8]),
-    parted((64, 128, 32, 5, 128), 4, 1, [0.2, 0.3124], [2.0, 1.2]),
-    parted((128, 128, 32, 4, 256), 2, 1, [0.2461, 0.3107], [2.0, 1.8]),
+    paced((64, 64, 32, 4, 128, 1, 1), 3, [0.226, 0.1278], [0.01574, 0.313]),
+    paced((64, 32, 32, 4, 128, 1, 1), 4, [0.2199, 0.1071], [0.01501, 0.1099]),
+    paced((256, 128, 32, 4, 256, 2, 1), 1, [0.4264, 0.3014], [1.614, 1.183]),
+    paced((128, 192, 32, 4, 256, 1, 1), 1, [0.08871, 0.4395], [0.173, 1.916]),
+    paced((128, 128, 32, 6, 256, 1, 1), 1, [0.1251, 0.2907], [0.3863, 1.219]),
+    paced((128, 64, 32, 4, 128, 1, 1), 2, [0.2584, 0.1987], [0.201, 0.5988]),
+    paced((64, 128, 32, 4, 128, 1, 1), 2, [0.2425, 0.2253], [0.2581, 0.6125]),
+    paced((64, 16, 32, 6, 128, 1, 1), 3, [0.1245, 0.1007], [0.02735, 0.07207]),
+    paced((16, 64, 32, 6, 128, 1, 1), 3, [0.1044, 0.1026], [0.0321, 0.05636]),
+    paced((32, 64, 32, 6, 128, 1, 1), 3, [0.06425, 0.1335], [0.1372, 0.1092]),
+    paced((64, 64, 32, 8, 128, 1, 1), 1, [0.1329, 0.1329], [0.2821, 0.3089]),
+    paced((96, 128, 32, 6, 256, 1, 1), 1, [0.2139, 0.1124], [0.7672, 0.4635]),
+    paced((144, 128, 32, 5, 256, 1, 1), 1, [0.2578, 0.1907], [1.028, 0.8705]),
+    parted((64, 64, 32, 5, 128), 2, 2, [0.1487, 0.1327], [0.5089, 1.125]),
+    parted((64, 64, 32, 4, 128), 4, 2, [0.0326, 0.2328], [0.1487, 1.66]),
+    parted((64, 64, 32, 6, 128), 8, 1, [0.1775, 0.05221], [3.264, 0.2365]),
+    parted((64, 128, 32, 6, 128), 2, 1, [0.06605, 0.2834], [2.672, 0.3214]),
+    parted((64, 128, 32, 5, 128), 4, 1, [0.07332, 0.2907], [0.2819, 3.036]),
+    parted((128, 128, 32, 4, 256), 2, 1, [0.3602, 0.09424], [0.9923, 4.003]),
 ];
 
 /// Of f32 that every thread copies and `mma.sync` multiplies as tf32.
 const ANY_TF32: [Paced; 7] = [
-    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.1949, 0.1307], [0.04963, 0.3878]),
-    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.1906, 0.08747], [0.207, 0.1273]),
-    paced((128, 128, 16, 4, 256, 1, 1), 2, [0.08802, 0.4896], [0.09159, 0.6169]),
-    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.195, 0.08432], [0.156, 0.2638]),
-    parted((64, 64, 16, 4, 128), 2, 4, [0.1949, 0.1307], [1.0, 0.5]),
-    parted((64, 64, 16, 4, 128), 4, 2, [0.1949, 0.1307], [1.5, 0.8]),
-    parted((64, 32, 16, 4, 128), 4, 4, [0.195, 0.08432], [1.3, 0.5]),
+    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.1324, 0.08435], [0.04072, 0.2856]),
+    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.1317, 0.053], [0.1464, 0.1112]),
+    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.1354, 0.05237], [0.06575, 0.2111]),
+    paced((128, 128, 16, 4, 256, 1, 1), 2, [0.05141, 0.3472], [0.1118, 0.5427]),
+    parted((64, 64, 16, 4, 128), 2, 4, [0.14, 0.0689], [0.3919, 0.7447]),
+    parted((64, 64, 16, 4, 128), 4, 2, [0.1701, 0.03136], [0.132, 1.666]),
+    parted((64, 32, 16, 4, 128), 4, 4, [0.1501, 0.02179], [0.5202, 0.6886]),
 ];
 
 /// us of a launch below which it gains by starting before the previous one is done, as [`super::super::model`] has it of one product.
@@ -208,12 +250,14 @@ pub(super) fn starts_early(us: f64) -> bool {
     us < SHORT
 }
 
+/// How sharply the longest of what a launch waits for stands out.
+const POWER: f64 = 2.0;
+
 impl Paced {
     /// us that a launch is expected to take.
     fn us(&self, shape: &Shape) -> f64 {
-        const POWER: f64 = 3.0;
         let &Shape { batches, m, n, k, stored: [a_across, b_transposed], operands, .. } = shape;
-        let &Kind { fixed, memory, store, across, between } = operands.kind();
+        let &Kind { fixed, memory, store, across, between: [between, halved], cache, split } = operands.kind();
         let (rows, cols, step, _, _, cx, cy) = self.tile;
         let [cx, cy, parts] = [cx, cy, self.parts].map(|blocks| blocks as i64);
         // A cluster at the edge has tiles without elements, which take as long as others.
@@ -223,15 +267,26 @@ impl Paced {
         let size = operands.bytes();
         let pitches = [if a_across { m } else { k }, if b_transposed { k } else { n }];
         let slower = |part: f64, holds: bool| 1.0 + part * f64::from(holds);
-        let split = pitches.into_iter().filter(|pitch| pitch % (128 / size) != 0).count();
-        let layout = slower(across[0], a_across) * slower(across[1], !b_transposed) * (1.0 + between * split as f64);
-        let steps = up(up(k, step as i64), parts) as f64 * layout;
+        let [lines, sectors] = [128, 32].map(|bytes| pitches.map(|pitch| pitch * size % bytes != 0));
+        let count = |between: [bool; 2]| f64::from(u8::from(between[0]) + u8::from(between[1]));
+        let layout = slower(across[0], a_across)
+            * slower(across[1], !b_transposed)
+            * (1.0 + between * count(lines))
+            * (1.0 + halved * count(sectors));
+        let whole = up(up(k, step as i64), parts) as f64;
+        let steps = whole * layout;
         let stored = (size * rows.min(m) * cols.min(n)) as f64 / store;
         let alone = up(most, self.blocks) as f64 * (steps * self.step[0] + self.beside[0] + stored);
         let many = most as f64 * (steps * self.step[1] + self.beside[1]);
+        // Of an operand across K a row of the tile is fetched whole for each step, however little of it there is; blocks of a cluster share.
+        let [a_rows, b_rows] =
+            [if a_across { rows } else { m.min(rows) }, if b_transposed { n.min(cols) } else { cols }];
+        let asked = a_rows as f64 * slower(split, sectors[0]) / cx as f64
+            + b_rows as f64 * slower(split, sectors[1]) / cy as f64;
+        let asked = blocks as f64 * whole * (size * step as i64) as f64 * asked;
         let [z, m, n, k] = [batches, m, n, k].map(|extent| extent as f64);
         let bytes = size as f64 * z * (m * k + n * k + m * n);
-        fixed + norm(&[alone, many, bytes / memory], POWER)
+        fixed + norm(&[alone, many, bytes / memory, asked / cache], POWER)
     }
 
     /// Whether there is an instance for operands that are stored so, as the kernel's `where` says.
@@ -243,7 +298,9 @@ impl Paced {
         parted
             && match shape.operands {
                 Operands::Fetched => (cols % 64 == 0 || b_transposed) && (rows >= 64 || b_transposed && !a_transposed),
-                Operands::Tf32 { fetched: true } if b_transposed => rows <= 128 && rows % 64 == 0 || !a_transposed && rows % 64 != 0,
+                Operands::Tf32 { fetched: true } if b_transposed => {
+                    rows <= 128 && rows % 64 == 0 || !a_transposed && rows % 64 != 0
+                }
                 Operands::Tf32 { fetched: true } => cols <= 128 && cols % 64 == 0,
                 // Single elements of large tiles, which are held in registers, leave none for a third axis.
                 Operands::Copied { width: 2 } => rows <= 64,
