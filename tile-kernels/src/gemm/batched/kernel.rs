@@ -16,13 +16,11 @@ use tile_runtime::prelude::*;
             (64, 128, 64, 4, 128, 1, 1), (64, 64, 64, 4, 128, 1, 1),
             // Few tiles: rings that begin with more of K.
             (64, 128, 64, 8, 128, 1, 1), (64, 64, 64, 8, 128, 1, 1), (64, 192, 64, 6, 128, 1, 1),
-            // Few columns or rows, of operands along K alone.
-            (64, 32, 64, 4, 128, 1, 1), (64, 16, 64, 6, 128, 1, 1), (32, 128, 64, 5, 128, 1, 1),
+            // Few columns, of operands along K alone.
+            (64, 32, 64, 4, 128, 1, 1), (64, 16, 64, 6, 128, 1, 1),
             // Pairs of blocks share what they fetch of one operand.
             (128, 256, 64, 4, 256, 1, 2), (128, 256, 64, 4, 256, 2, 1), (128, 192, 64, 4, 128, 1, 2), (64, 64, 64, 8, 128, 1, 2),
-            (192, 128, 64, 4, 384, 1, 2), (192, 128, 64, 4, 384, 2, 1), (128, 128, 64, 6, 128, 1, 2), (128, 128, 64, 6, 128, 2, 1),
-            (64, 128, 64, 8, 128, 1, 2), (64, 128, 64, 8, 128, 2, 1), (128, 64, 64, 8, 128, 1, 2), (64, 64, 64, 8, 128, 2, 1),
-            (128, 128, 64, 6, 128, 2, 2), (64, 192, 64, 6, 128, 1, 2),
+            (192, 128, 64, 4, 384, 2, 1), (128, 64, 64, 8, 128, 1, 2), (64, 192, 64, 6, 128, 1, 2),
             // Where every thread copies.
             (128, 128, 32, 4, 256, 1, 1), (64, 64, 32, 4, 128, 1, 1),
             // f32, multiplied by multiply-adds.
@@ -34,7 +32,6 @@ use tile_runtime::prelude::*;
         EPILOGUE in [false, true],
         // An operand whose rows run along N is read by whole rows of 64.
         where (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32) && (BK != 64 || BN % 64 == 0 || B_T)
-            && (BK != 64 || BM >= 64 || B_T && !A_T)
     ),
     pdl(independent = []),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),

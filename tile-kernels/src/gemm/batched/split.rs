@@ -12,17 +12,14 @@ use tile_runtime::prelude::*;
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, THREADS, CK, TF32) in [
-            (64, 64, 64, 5, 128, 2, false), (64, 64, 64, 8, 128, 2, false), (64, 64, 64, 4, 128, 4, false), (64, 64, 64, 6, 128, 8, false),
-            (64, 128, 64, 6, 128, 2, false), (64, 128, 64, 5, 128, 4, false), (128, 64, 64, 6, 128, 2, false), (128, 128, 64, 4, 256, 2, false),
+            (64, 64, 64, 8, 128, 2, false), (64, 64, 64, 4, 128, 4, false), (64, 64, 64, 6, 128, 8, false),
             // f32 as tf32, of which 32 elements are as many bytes.
-            (64, 64, 32, 5, 128, 2, true), (64, 64, 32, 4, 128, 4, true), (64, 64, 32, 6, 128, 8, true),
-            (64, 128, 32, 6, 128, 2, true), (64, 128, 32, 5, 128, 4, true), (128, 128, 32, 4, 256, 2, true),
+            (64, 64, 32, 5, 128, 2, true), (64, 64, 32, 4, 128, 4, true), (64, 64, 32, 6, 128, 8, true), (64, 128, 32, 6, 128, 2, true),
             // f32 as tf32 that every thread copies and `mma.sync` multiplies.
-            (64, 64, 16, 4, 128, 2, true), (64, 64, 16, 4, 128, 4, true), (64, 32, 16, 4, 128, 4, true),
+            (64, 64, 16, 4, 128, 2, true), (64, 32, 16, 4, 128, 4, true),
             // f32 by multiply-adds.
-            (32, 32, 16, 4, 64, 2, false), (32, 32, 16, 4, 64, 4, false), (32, 32, 16, 4, 64, 8, false),
-            (64, 64, 16, 4, 128, 2, false), (64, 64, 16, 4, 128, 4, false), (64, 32, 16, 4, 64, 2, false), (64, 32, 16, 4, 64, 4, false),
-            (128, 64, 8, 4, 128, 2, false), (128, 128, 8, 4, 128, 2, false),
+            (32, 32, 16, 4, 64, 2, false), (32, 32, 16, 4, 64, 4, false), (32, 32, 16, 4, 64, 8, false), (64, 64, 16, 4, 128, 2, false),
+            (64, 64, 16, 4, 128, 4, false),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
