@@ -1,8 +1,8 @@
 """Fits the times that `tile-kernels/src/gemm/batched/choice.rs` expects of many products in one launch.
 
-    python bench/fit_batched.py bench/results/gemm-batched-fit-h200.json
+    python bench/fit_batched.py bench/results/gemm-batched-{fit,fit2}-h200.json
 
-The files are of `random_shapes.py`, families `batched`, `batched-f32` and `batched-tf32`. `expected` below is `Paced::us` of that file. For each kind of
+The files are of `random_shapes.py`, families `batched`, `batched-f32`, `batched-tf32` and `few`. `expected` below is `Paced::us` of that file. For each kind of
 operand it prints the constants (of the kind, and of each tile), what is left over, and how much longer the choices take than the best ones: on all
 products, and on each fifth of them by constants that were fitted to the others. Needs numpy and scipy.
 """

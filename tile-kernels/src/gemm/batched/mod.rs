@@ -34,7 +34,7 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     let shape = Shape::of(on, &a, &b, c.shape(), options);
     let (choice, us) = shape.fastest();
     let place = Place::of(on);
-    let place = if choice::starts_early(us) { place } else { place.in_order() };
+    let place = if choice::starts_early(shape.operands, us) { place } else { place.in_order() };
     Ok(T::launch_batch(&place, choice, a, b, c, options)?)
 }
 
