@@ -2,9 +2,10 @@
 //!
 //! A launch takes as long as the multiprocessor that has most tiles. One block alone takes as long for a step along K as its own instructions wait
 //! for one another, and of several on a multiprocessor one stores while others multiply, so each tile has two times.
-//! `bench/fit_batched.py` fitted them to 330 products by every tile on an H200 (`bench/results/gemm-batched-fit-h200.json`). Over these products
-//! the choice takes 2.6% longer than the best tile in geometric mean for 16 bits, 2.5% for f32, 1.5% and 1.1% for tf32 (49% at worst, of f32); on
-//! products that the constants were not fitted to 2.6, 2.7, 1.6 and 1.8%.
+//! Beside that, the second-level cache gives all of them so many bytes a us, fewer of rows that begin between sectors of 32 bytes.
+//! `bench/fit_batched.py` fitted these to 650 products on an H200 (`bench/results/gemm-batched-fit-h200.json`, by every tile, and `..-fit2-h200.json`). Over these products
+//! the choice takes 2.0% longer than the best instance in geometric mean for 16 bits, 2.5% for f32, 1.2% and 1.7% for tf32 (63% at worst, of f32); on
+//! products that the constants were not fitted to 2.2, 2.5, 1.5 and 2.7%.
 
 use super::super::copied::Operands;
 use super::super::model::{at_once, norm, up};
