@@ -1,8 +1,8 @@
 """Fits the times that `tile-kernels/src/gemm/batched/choice.rs` expects of many products in one launch.
 
-    python bench/fit_batched.py bench/results/gemm-batched-fit-h200.json
+    python bench/fit_batched.py bench/results/gemm-batched-{fit,fit2}-h200.json
 
-The files are of `random_shapes.py`, families `batched`, `batched-f32` and `batched-tf32`. `expected` below is `Paced::us` of that file. For each kind of
+The files are of `random_shapes.py`, families `batched`, `batched-f32`, `batched-tf32` and `few`. `expected` below is `Paced::us` of that file. For each kind of
 operand it prints the constants (of the kind, and of each tile), what is left over, and how much longer the choices take than the best ones: on all
 products, and on each fifth of them by constants that were fitted to the others. Needs numpy and scipy.
 """
@@ -13,12 +13,13 @@ import sys
 import numpy as np
 from scipy.optimize import least_squares
 
-MULTIPROCESSORS, POWER = 132, 3.0
-NAME = re.compile(r"ours (\d+)x(\d+)x(\d+), (\d+) stages, (\d+) threads, cluster (\d+)x(\d+)$")
+MULTIPROCESSORS, POWER = 132, 2.0
+NAME = re.compile(r"ours (\d+)x(\d+)x(\d+), (\d+) stages, (\d+) threads, (?:cluster (\d+)x(\d+)|(\d+) parts)$")
 # Blocks that a multiprocessor has at once, as the table in choice.rs has it.
 SOURCE = "tile-kernels/src/gemm/batched/choice.rs"
 ENTRY = re.compile(r"paced\(\((\d+), (\d+), (\d+), (\d+), (\d+), (\d+), (\d+)\), (\d+),")
-OF_KIND, OF_TILE = 6, 4
+PARTED = re.compile(r"parted\(\((\d+), (\d+), (\d+), (\d+), (\d+)\), (\d+), (\d+),")
+OF_KIND, OF_TILE = 9, 4
 
 
 def up(a, b):
@@ -37,21 +38,28 @@ def launch(row, tile, blocks, us, product):
     """What was measured, and what `expected` needs of it."""
     batches, m, n, k = row["batches"], row["m"], row["n"], row["k"]
     size = 4 if row["dtype"] in ("f32", "tf32") else 2
-    bm, bn, bk, _, _, cx, cy = tile
+    bm, bn, bk, _, _, cx, cy, parts = tile
     pitches = m if row["layout"][0] == "t" else k, n if row["layout"][1] == "n" else k
-    tiles = batches * up(up(m, bm), cy) * cy * up(up(n, bn), cx) * cx
-    most = up(tiles, MULTIPROCESSORS)
-    return dict(kind=kind_of(row, tile), tile=tile, product=product, us=us, most=most, turns=up(most, blocks), steps=up(k, bk),
-                between=sum(pitch * size % 128 != 0 for pitch in pitches), stored=size * min(bm, m) * min(bn, n), a=row["layout"][0] == "t", b=row["layout"][1] == "n",
-                moved=size * batches * (m * k + n * k + m * n))
+    tiles = batches * up(up(m, bm), cy) * cy * up(up(n, bn), cx) * cx * parts
+    # In what a group of multiprocessors has beyond a multiple of four no cluster of four fits.
+    most = up(tiles, MULTIPROCESSORS if cx * cy * parts < 4 else 120)
+    a_across, b_across = row["layout"][0] == "t", row["layout"][1] == "n"
+    steps, lines = up(up(k, bk), parts), [pitch * size % 128 != 0 for pitch in pitches]
+    sectors = [pitch * size % 32 != 0 for pitch in pitches]
+    # Of an operand across K a row of the tile is fetched whole for each step, however little of it there is; blocks of a cluster share.
+    asked = [size * bk * (bm if a_across else min(bm, m)) / cx, size * bk * (bn if b_across else min(bn, n)) / cy]
+    weigh = lambda flags: tiles * steps * sum(part * flag for part, flag in zip(asked, flags))
+    return dict(kind=kind_of(row, tile), tile=tile, product=product, us=us, most=most, turns=up(most, blocks), steps=steps,
+                between=sum(lines), halved=sum(sectors), stored=size * min(bm, m) * min(bn, n), a=a_across, b=b_across,
+                moved=size * batches * (m * k + n * k + m * n), asked=weigh([1, 1]), in_sectors=weigh(sectors))
 
 
 def launches(rows, blocks):
     for title, row in rows.items():
         for name, us in row["screened"].items():
             found = NAME.match(name)
-            if found and tuple(map(int, found.groups())) in blocks:
-                tile = tuple(map(int, found.groups()))
+            tile = tuple(int(number or 1) for number in found.groups()) if found else None
+            if tile in blocks:
                 yield launch(row, tile, blocks[tile], us, title)
 
 
@@ -62,22 +70,22 @@ class Table:
         column = lambda name: np.array([float(one[name]) for one in found])
         self.us, self.most, self.turns, self.steps = map(column, ("us", "most", "turns", "steps"))
         self.stored, self.moved, self.a, self.b = map(column, ("stored", "moved", "a", "b"))
-        self.between = column("between")
+        self.between, self.halved, self.asked, self.in_sectors = map(column, ("between", "halved", "asked", "in_sectors"))
         self.place = np.array([tiles.index(one["tile"]) for one in found])
 
     def expected(self, constants):
-        (fixed, memory, store, across_a, across_b, between), own = constants[:OF_KIND], constants[OF_KIND:].reshape(-1, OF_TILE)[self.place]
-        # Of rows that run along M or N, and of rows that begin between lines of 128 bytes.
-        across = (1 + across_a * self.a) * (1 + across_b * self.b) * (1 + between * self.between)
+        (fixed, memory, store, across_a, across_b, between, halved, cache, split), own = constants[:OF_KIND], constants[OF_KIND:].reshape(-1, OF_TILE)[self.place]
+        # Of rows that run along M or N, of rows that begin between lines of 128 bytes, and of those that begin between sectors of 32.
+        slower = (1 + across_a * self.a) * (1 + across_b * self.b) * (1 + between * self.between) * (1 + halved * self.halved)
         stored = self.stored / store
-        alone = self.steps * own[:, 0] * across + own[:, 2] + stored
-        shared = self.steps * own[:, 1] * across + own[:, 3]
-        parts = np.stack([self.turns * alone, self.most * shared, self.moved / memory])
+        alone = self.steps * own[:, 0] * slower + own[:, 2] + stored
+        shared = self.steps * own[:, 1] * slower + own[:, 3]
+        parts = np.stack([self.turns * alone, self.most * shared, self.moved / memory, (self.asked + split * self.in_sectors) / cache])
         return fixed + (parts ** POWER).sum(0) ** (1 / POWER)
 
 
 def fit(found, tiles):
-    begin = [2.0, 4.0e6, 4e4, 0.05, 0.05, 0.05]
+    begin = [2.0, 4.0e6, 4e4, 0.05, 0.05, 0.05, 0.05, 7e6, 0.5]
     for bm, bn, bk, *_ in tiles:
         work = bm * bn * bk / (128 * 128 * 64)
         begin += [0.05 + 0.3 * work, 0.02 + 0.3 * work, 0.3, 0.1 + 0.5 * bm * bn / 128 / 128]
@@ -102,16 +110,20 @@ def mean(found):
 
 
 def main():
-    blocks = {tuple(map(int, found[:7])): int(found[7]) for found in ENTRY.findall(open(SOURCE).read())}
+    source = open(SOURCE).read()
+    blocks = {(*map(int, found[:7]), 1): int(found[7]) for found in ENTRY.findall(source)}
+    blocks |= {(*map(int, found[:5]), 1, 1, int(found[5])): int(found[6]) for found in PARTED.findall(source)}
     every = [one for path in sys.argv[1:] for one in launches(json.load(open(path))["rows"], blocks)]
     for kind in sorted({one["kind"] for one in every}):
         found = [one for one in every if one["kind"] == kind]
         tiles = [tile for tile in blocks if any(one["tile"] == tile for one in found)]
         constants = fit(found, tiles)
-        fixed, memory, store, *across, between = constants[:OF_KIND]
-        print(f"{kind}: Kind {{ fixed: {fixed:.4g}, memory: {memory:.4g}, store: {store:.4g}, across: [{across[0]:.3g}, {across[1]:.3g}], between: {between:.3g} }}")
+        fixed, memory, store, *across, between, halved, cache, split = constants[:OF_KIND]
+        print(f"{kind}: Kind {{ fixed: {fixed:.4g}, memory: {memory:.4g}, store: {store:.4g}, across: [{across[0]:.3g}, {across[1]:.3g}],"
+              f" between: [{between:.3g}, {halved:.3g}], cache: {cache:.4g}, split: {split:.3g} }}")
         for tile, (a, b, c, d) in zip(tiles, constants[OF_KIND:].reshape(-1, OF_TILE)):
-            print(f"    paced({tile}, {blocks[tile]}, [{a:.4g}, {b:.4g}], [{c:.4g}, {d:.4g}]),")
+            named = f"paced({tile[:7]}" if tile[7] == 1 else f"parted({tile[:5]}, {tile[7]}"
+            print(f"    {named}, {blocks[tile]}, [{a:.4g}, {b:.4g}], [{c:.4g}, {d:.4g}]),")
         ratios = Table(found, tiles).expected(constants) / np.array([one["us"] for one in found])
         print(f"   {len(found)} launches: {ratios.min():.2f} to {ratios.max():.2f} of what was measured, {np.sqrt((np.log(ratios) ** 2).mean()):.3f} "
               "in the quadratic mean")

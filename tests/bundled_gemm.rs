@@ -207,9 +207,13 @@ fn batches_by_tile<T: GemmElement<f32> + Real>(operands: Operands, epilogue: boo
         if operands == (Operands::Tf32 { fetched: true }) && !tf32::takes(stored) {
             continue;
         }
-        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, operands };
-        for (tile, _) in shape.ranked() {
-            let (z, m, n, k) = (2, tile.0 as usize + 8, 72, 24);
+        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, operands, splits: true };
+        // A step of K, and as many as there are parts, the last of which is not whole.
+        let deep = batched::Shape { k: 8 * 64, ..shape };
+        let parted = deep.ranked().into_iter().filter(|(choice, _)| choice.parts > 1);
+        for (choice, _) in shape.ranked().into_iter().filter(|(choice, _)| choice.parts == 1).chain(parted) {
+            let k = if choice.parts > 1 { choice.parts * choice.tile.2 - 8 } else { 24 };
+            let (z, m, n) = (2, choice.tile.0 as usize + 8, 72);
             let (a, b) = (integers::<T>(1, z * m * k, 3), integers::<T>(2, z * n * k, 3));
             let bias = integers::<T>(3, n, 3);
             let extents = |t: bool, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
@@ -228,10 +232,10 @@ fn batches_by_tile<T: GemmElement<f32> + Real>(operands: Operands, epilogue: boo
                 let mut dc = device.tensor(&vec![12345.0; z * m * n], [z, m, n]).unwrap();
                 let bias = epilogue.then_some(&db_bias);
                 let options = Gemm { a_transposed, b_transposed, bias, precision, ..Gemm::default() };
-                batched::launch_tile(&device, tile, da.view(), db.view(), dc.view_mut(), &options).unwrap();
+                batched::launch_by(&device, choice, da.view(), db.view(), dc.view_mut(), &options).unwrap();
                 let found = dc.to_vec().unwrap();
                 let wrong = found.iter().zip(&wanted).position(|(x, y)| x != y);
-                assert_eq!(wrong, None, "{tile:?}, {stored:?}");
+                assert_eq!(wrong, None, "{choice}, {stored:?}");
             }
         }
     }

@@ -150,7 +150,7 @@ class Batches(Shape):
         return False
 
     def small(self):
-        return Batches("", self.dtype, self.layout, 64, 64, 64, batches=2)
+        return Batches("", self.dtype, self.layout, 64, 64, 1024, batches=2)
 
 
 EPILOGUES = {"bias": (0, lambda x: x), "relu": (1, torch.relu), "gelu": (2, lambda x: torch.nn.functional.gelu(x, approximate="tanh"))}
@@ -306,6 +306,14 @@ def batches(rng, family):
     return Batches(family, dtype, layout, m, n, k, batches=count)
 
 
+def few(rng, family):
+    """Few products of small matrices with a long K, whose tiles leave multiprocessors idle."""
+    count = drawn(rng, 2, 40)
+    m, n, k = max(16, drawn(rng, 16, 768, 8)), max(16, drawn(rng, 16, 768, 8)), drawn(rng, 256, 4096, 8)
+    layout = rng.choice(["nt", "nt", "nn", "tn", "tt"])
+    return Batches(family, rng.choice(["bf16", "f16", "f32", "tf32"]), layout, m, n, k, batches=count)
+
+
 def vector(rng, family):
     """A product of the families `gemv` and `gemv-odd`, or none where it is too large."""
     step = 1 if family == "gemv-odd" else 8
@@ -318,7 +326,8 @@ def vector(rng, family):
 
 
 FAMILIES = {"aligned": product, "odd": product, "f32": product, "tf32": product, "epilogue": product, "long": long,
-            "batched": batches, "batched-f32": batches, "batched-tf32": batches, "gemv": vector, "gemv-odd": vector}
+            "batched": batches, "batched-f32": batches, "batched-tf32": batches, "few": few,
+            "gemv": vector, "gemv-odd": vector}
 
 
 def shapes(family, seed, count):

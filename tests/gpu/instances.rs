@@ -15,6 +15,7 @@ use tile_kernels::gemm::batched;
 use tile_kernels::gemm::batched::kernel::{
     GemmBatchAnyTf32Params, GemmBatchParams, GemmBatchTf32Params, gemm_batch, gemm_batch_any_tf32, gemm_batch_tf32,
 };
+use tile_kernels::gemm::batched::split::{GemmBatchClusterParams, gemm_batch_cluster};
 use tile_kernels::gemm::exchange::{GemmExchangeParams, gemm_exchange};
 use tile_kernels::gemm::kernel::{GemmParams, gemm};
 use tile_kernels::gemm::partial::{GemmPartialParams, add_partial, gemm_partial};
@@ -78,6 +79,14 @@ fn batch_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usi
     let params = params!(i, GemmBatchParams { BM, BN, BK, STAGES, THREADS, CX, CY; A_T, B_T, EPILOGUE });
     let kernel = gemm_batch::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
     product::run::<T, U>(device, i, Family { batches: 2, wide: WAVES / 2, ..TURNS }, |o| {
+        kernel.launch(o.a, o.b, o.c, o.bias, o.alpha, o.beta, o.activation)
+    })
+}
+
+fn batch_cluster_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmBatchClusterParams { BM, BN, BK, STAGES, THREADS, CK; TF32, A_T, B_T, EPILOGUE });
+    let kernel = gemm_batch_cluster::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
+    product::run::<T, U>(device, i, Family { batches: 2, ..BLOCKS }, |o| {
         kernel.launch(o.a, o.b, o.c, o.bias, o.alpha, o.beta, o.activation)
     })
 }
@@ -226,6 +235,14 @@ fn every_gemm_batch(device: &Device, selection: &Selection) {
     );
 }
 
+fn every_gemm_batch_cluster(device: &Device, selection: &Selection) {
+    each(
+        gemm_batch_cluster::<f16, f16>::definition(),
+        selection,
+        |i| typed!(batch_cluster_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32; f32, f32;),
+    );
+}
+
 fn every_gemm_cluster(device: &Device, selection: &Selection) {
     each(
         gemm_cluster::<f16, f16>::definition(),
@@ -273,12 +290,12 @@ fn every_gemm_any_tf32(device: &Device, selection: &Selection) {
 }
 
 fn every_gemm_batch_tf32(device: &Device, selection: &Selection) {
-    let [_, definition, _] = batched::definitions();
+    let [_, definition, ..] = batched::definitions();
     each(definition, selection, |i| batch_tf32_instance(device, i));
 }
 
 fn every_gemm_batch_any_tf32(device: &Device, selection: &Selection) {
-    let [.., definition] = batched::definitions();
+    let [_, _, definition, _] = batched::definitions();
     each(definition, selection, |i| batch_any_tf32_instance(device, i));
 }
 
@@ -341,6 +358,7 @@ macro_rules! families {
 families! {
     every_instance_of_gemm, every_gemm, true;
     every_instance_of_gemm_batch, every_gemm_batch, true;
+    every_instance_of_gemm_batch_cluster, every_gemm_batch_cluster, true;
     every_instance_of_gemm_cluster, every_gemm_cluster, true;
     every_instance_of_gemm_exchange, every_gemm_exchange, true;
     every_instance_of_gemm_slots, every_gemm_slots, true;

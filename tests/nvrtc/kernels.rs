@@ -178,6 +178,12 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         ("gemv_stream" | "gemv_norm_stream", [.., Dtype::F32]) if !is("SPAN", 2) => return vec![],
         // Without an epilogue they are parts of those with one.
         ("gemm_batch_tf32", _) if !is("EPILOGUE", 1) => return vec![],
+        ("gemm_batch_cluster", [Dtype::Bf16, Dtype::Bf16]) if nt && is("EPILOGUE", 1) => return vec![Class::WIDEST],
+        // Multiply-adds take a minute to compile, and differ by layout as those of `gemm_batch` do.
+        ("gemm_batch_cluster", [Dtype::F32, Dtype::F32]) if is("EPILOGUE", 1) && (nt || is("TF32", 1)) => {
+            return vec![Class::WIDEST];
+        }
+        ("gemm_batch_cluster", _) => return vec![],
         // Batches are copied as those of `gemm_any_tf32` are.
         ("gemm_batch_any_tf32", _) if target == Target::Sm80 => return vec![],
         ("gemm_any_tf32", _) if nt => return [Width::Sixteen, Width::Eight, Width::Four].map(read).to_vec(),

@@ -172,33 +172,29 @@ impl Product<'_> {
         })
     }
 
-    /// The tiles of the operands with the us expected of each, that which a call takes first.
-    fn tiles<T: Element>(&self, set: &Matrices<T, 3>) -> Vec<(gemm::Tile, f64)> {
+    /// The choices for the operands with the us expected of each, that which a call takes first.
+    fn choices<T: Element>(&self, set: &Matrices<T, 3>) -> Vec<(batched::Choice, f64)> {
         let options = self.options(set.bias.as_ref());
         batched::Shape::of(self.device, &set.a.view(), &set.b.view(), set.c.shape(), &options).ranked()
     }
 
     fn batched_candidates<T: GemmElement>(&self) -> Result<Vec<(String, f64)>, Failure> {
         let sets = self.matrices::<T, 3>()?;
-        let tiles = self.tiles(sets.first().ok_or(NO_TENSORS)?).into_iter();
-        let name = |(rows, cols, step, stages, threads, cx, cy): gemm::Tile| {
-            format!("{rows}x{cols}x{step}, {stages} stages, {threads} threads, cluster {cx}x{cy}")
-        };
-        Ok(tiles.map(|(tile, us)| (name(tile), us)).collect())
+        Ok(named(self.choices(sets.first().ok_or(NO_TENSORS)?)))
     }
 
     fn batched<T: GemmElement>(&self, by: By, dependent: bool) -> Result<Products, Failure> {
         let mut sets = self.matrices::<T, 3>()?;
-        let tile = match by {
+        let choice = match by {
             By::Call => None,
-            By::Number(number) => Some(numbered(self.tiles(sets.first().ok_or(NO_TENSORS)?), number)?.0),
+            By::Number(number) => Some(numbered(self.choices(sets.first().ok_or(NO_TENSORS)?), number)?.0),
             By::Tuner => return Err("products of batches have no tuner".into()),
         };
         self.captured(dependent, |on| {
             for Matrices { a, b, c, bias } in &mut sets {
                 let options = self.options(bias.as_ref());
-                match tile {
-                    Some(tile) => batched::launch_tile(on, tile, a.view(), b.view(), c.view_mut(), &options)?,
+                match choice {
+                    Some(choice) => batched::launch_by(on, choice, a.view(), b.view(), c.view_mut(), &options)?,
                     None => gemm_batched(on, a.view(), b.view(), c.view_mut(), &options)?,
                 }
             }

@@ -348,13 +348,13 @@ macro_rules! halves {
             #[track_caller]
             fn launch_batch(
                 on: &impl LaunchOn,
-                tile: Tile,
+                choice: batched::Choice,
                 a: impl TensorInput<Self, 3>,
                 b: impl TensorInput<Self, 3>,
                 c: impl TensorOutput<$out, 3>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
-                batched::launch(on, tile, a, b, c, options)
+                batched::launch(on, choice, a, b, c, options)
             }
         }
     )* };
@@ -386,15 +386,15 @@ impl super::GemmElement<f32> for f32 {
     #[track_caller]
     fn launch_batch(
         on: &impl LaunchOn,
-        tile: Tile,
+        choice: batched::Choice,
         a: impl TensorInput<f32, 3>,
         b: impl TensorInput<f32, 3>,
         c: impl TensorOutput<f32, 3>,
         options: &Gemm<'_, f32>,
     ) -> Result<(), LaunchError> {
         match options.precision {
-            Precision::Full => batched::launch(on, tile, a, b, c, options),
-            Precision::Tf32 => batched::launch_tf32(on, tile, a, b, c, options),
+            Precision::Full => batched::launch(on, choice, a, b, c, options),
+            Precision::Tf32 => batched::launch_tf32(on, choice, a, b, c, options),
         }
     }
 }

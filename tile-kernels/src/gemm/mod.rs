@@ -152,7 +152,7 @@ pub trait GemmElement<C: Element = Self>: Element {
     #[track_caller]
     fn launch_batch(
         on: &impl LaunchOn,
-        tile: Tile,
+        choice: batched::Choice,
         a: impl TensorInput<Self, 3>,
         b: impl TensorInput<Self, 3>,
         c: impl TensorOutput<C, 3>,

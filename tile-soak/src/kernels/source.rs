@@ -26,6 +26,7 @@ const FILES: &[&str] = &[
     "tile-kernels/src/gemm/operands.rs",
     "tile-kernels/src/gemm/kernel.rs",
     "tile-kernels/src/gemm/batched/kernel.rs",
+    "tile-kernels/src/gemm/batched/split.rs",
     "tile-kernels/src/gemm/pack.rs",
     "tile-kernels/src/gemm/gated.rs",
     "tile-kernels/src/gemm/exchange.rs",

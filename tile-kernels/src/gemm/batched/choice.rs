@@ -2,14 +2,16 @@
 //!
 //! A launch takes as long as the multiprocessor that has most tiles. One block alone takes as long for a step along K as its own instructions wait
 //! for one another, and of several on a multiprocessor one stores while others multiply, so each tile has two times.
-//! `bench/fit_batched.py` fitted them to 330 products by every tile on an H200 (`bench/results/gemm-batched-fit-h200.json`). Over these products
-//! the choice takes 2.6% longer than the best tile in geometric mean for 16 bits, 2.5% for f32, 1.5% and 1.1% for tf32 (49% at worst, of f32); on
-//! products that the constants were not fitted to 2.6, 2.7, 1.6 and 1.8%.
+//! Beside that, the second-level cache gives all of them so many bytes a us, fewer of rows that begin between sectors of 32 bytes.
+//! `bench/fit_batched.py` fitted these to 650 products on an H200 (`bench/results/gemm-batched-fit-h200.json`, by every tile, and `..-fit2-h200.json`). Over these products
+//! the choice takes 2.0% longer than the best instance in geometric mean for 16 bits, 2.5% for f32, 1.2% and 1.7% for tf32 (63% at worst, of f32); on
+//! products that the constants were not fitted to 2.2, 2.5, 1.5 and 2.7%.
 
 use super::super::copied::Operands;
-use super::super::model::{MULTIPROCESSORS, norm, up};
+use super::super::model::{at_once, norm, up};
 use super::super::{Gemm, Tile, operands_of};
-use tile_runtime::kernel::{Argument, LaunchOn, TensorInput};
+use std::fmt;
+use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput};
 use tile_runtime::prelude::*;
 
 /// What a tile is chosen by.
@@ -27,6 +29,28 @@ pub struct Shape {
     pub stored: [bool; 2],
     /// What is multiplied, and how it comes into shared memory.
     pub operands: Operands,
+    /// Whether the device has clusters, over whose blocks K may be split.
+    pub splits: bool,
+}
+
+/// An instance, but for layouts and epilogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The tile.
+    pub tile: Tile,
+    /// Parts of K, each a block's of a cluster: 1, or those of an instance of [`gemm_batch_cluster`](struct@super::split::gemm_batch_cluster).
+    pub parts: usize,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, cols, step, stages, threads, cx, cy) = self.tile;
+        write!(f, "{rows}x{cols}x{step}, {stages} stages, {threads} threads, ")?;
+        match self.parts {
+            1 => write!(f, "cluster {cx}x{cy}"),
+            parts => write!(f, "{parts} parts"),
+        }
+    }
 }
 
 /// Elements of a step along K of what `wgmma` multiplies as tf32; the tiles that `mma.sync` multiplies have steps of 16.
@@ -42,52 +66,106 @@ struct Kind {
     store: f64,
     /// The part by which a step takes longer where `a`'s rows run along M, and where `b`'s run along N.
     across: [f64; 2],
-    /// The part by which a step takes longer for each operand whose rows begin between lines of 128 bytes.
-    between: f64,
+    /// The parts by which a step takes longer for each operand whose rows begin between lines of 128 bytes, and between sectors of 32.
+    between: [f64; 2],
+    /// Bytes a us of the second-level cache.
+    cache: f64,
+    /// The part by which it gives less of an operand whose rows begin between sectors: a row of a tile lies in five, and in two lines.
+    split: f64,
 }
 
-/// A tile, and how fast a multiprocessor is at it.
+/// A tile, in how many parts of K, and how fast a multiprocessor is at it.
 struct Paced {
     tile: Tile,
+    parts: usize,
     /// Blocks that a multiprocessor has at once.
     blocks: i64,
     /// us of a step along K that one block takes alone, and that each block adds where there are many.
     step: [f64; 2],
-    /// us of a tile beside its steps: of one block alone, and that each block adds where there are many.
+    /// us of a tile beside its steps, the sum of the parts among them: of one block alone, and that each block adds where there are many.
     beside: [f64; 2],
 }
 
 const fn paced(tile: Tile, blocks: i64, step: [f64; 2], beside: [f64; 2]) -> Paced {
-    Paced { tile, blocks, step, beside }
+    Paced { tile, parts: 1, blocks, step, beside }
+}
+
+/// A tile without shares of a cluster, whose K is in so many parts.
+const fn parted(
+    tile: (i64, i64, usize, usize, usize),
+    parts: usize,
+    blocks: i64,
+    step: [f64; 2],
+    beside: [f64; 2],
+) -> Paced {
+    let (rows, cols, depth, stages, threads) = tile;
+    Paced { tile: (rows, cols, depth, stages, threads, 1, 1), parts, blocks, step, beside }
 }
 
 /// Constants of launches whose operands have 16 bits and are fetched by TMA.
-const OF_FETCHED: Kind =
-    Kind { fixed: 2.198, memory: 3.91e+06, store: 1.291e+05, across: [0.00104, 0.0322], between: 0.268 };
+const OF_FETCHED: Kind = Kind {
+    fixed: 2.376,
+    memory: 4.465e+06,
+    store: 4.594e+05,
+    across: [0.0205, 0.025],
+    between: [0.0289, 0.0313],
+    cache: 2.825e+07,
+    split: 2.43,
+};
 /// Constants of launches whose operands are f32 and multiplied as such.
-const OF_FULL: Kind =
-    Kind { fixed: 1.547, memory: 1.809e+06, store: 1.305e+04, across: [0.0003, 0.000408], between: 0.00171 };
+const OF_FULL: Kind = Kind {
+    fixed: 1.57,
+    memory: 2.663e+06,
+    store: 1.185e+04,
+    across: [0.000129, 0.000133],
+    between: [0.0014, 0.05],
+    cache: 8.929e+07,
+    split: 0.5,
+};
 /// Constants of launches whose operands are f32, fetched by TMA and multiplied as tf32 by `wgmma`.
-const OF_TF32: Kind =
-    Kind { fixed: 2.529, memory: 4.047e+06, store: 7.069e+04, across: [0.0655, 0.0286], between: 0.0231 };
+const OF_TF32: Kind = Kind {
+    fixed: 2.613,
+    memory: 4.905e+06,
+    store: 1.701e+05,
+    across: [0.103, 0.14],
+    between: [0.0106, 0.05],
+    cache: 1.823e+07,
+    split: 0.5,
+};
 /// Constants of launches whose operands are f32, copied by every thread and multiplied as tf32 by `mma.sync`.
-const OF_ANY_TF32: Kind =
-    Kind { fixed: 1.517, memory: 2.555e+06, store: 6805.0, across: [0.101, 0.101], between: 0.00369 };
+const OF_ANY_TF32: Kind = Kind {
+    fixed: 1.603,
+    memory: 2.978e+06,
+    store: 9432.0,
+    across: [0.287, 0.286],
+    between: [0.00346, 0.05],
+    cache: 3.835e+07,
+    split: 0.5,
+};
 
 /// Of 16 bits that TMA fetches.
-const FETCHED: [Paced; 12] = [
-    paced((128, 128, 64, 6, 128, 1, 1), 1, [0.3229, 0.06223], [0.3575, 0.878]),
-    paced((64, 256, 64, 4, 128, 1, 1), 1, [0.4741, 0.05516], [0.08977, 0.9161]),
-    paced((128, 64, 64, 8, 128, 1, 1), 1, [0.2552, 0.06497], [0.05171, 0.7103]),
-    paced((192, 128, 64, 4, 384, 1, 1), 1, [0.4178, 0.04629], [0.5209, 1.266]),
-    paced((64, 128, 64, 4, 128, 1, 1), 2, [0.03925, 0.2714], [0.136, 0.283]),
-    paced((64, 64, 64, 4, 128, 1, 1), 3, [0.03839, 0.1749], [0.08334, 0.179]),
-    paced((64, 32, 64, 4, 128, 1, 1), 4, [0.02379, 0.1396], [0.05547, 0.1146]),
-    paced((64, 16, 64, 6, 128, 1, 1), 3, [0.01638, 0.1168], [0.05276, 0.08623]),
-    paced((128, 256, 64, 4, 256, 1, 2), 1, [0.06729, 0.4976], [1.191, 1.151]),
-    paced((128, 256, 64, 4, 256, 2, 1), 1, [0.5822, 0.1192], [0.3873, 1.64]),
-    paced((128, 192, 64, 4, 128, 1, 2), 1, [0.0298, 0.4189], [1.191, 0.7296]),
-    paced((64, 64, 64, 8, 128, 1, 2), 1, [0.01393, 0.1549], [0.5137, 0.0822]),
+const FETCHED: [Paced; 21] = [
+    paced((128, 128, 64, 6, 128, 1, 1), 1, [0.1933, 0.2316], [0.7194, 0.2133]),
+    paced((64, 256, 64, 4, 128, 1, 1), 1, [0.3233, 0.1818], [0.5916, 0.3188]),
+    paced((128, 64, 64, 8, 128, 1, 1), 1, [0.2229, 0.01001], [0.02862, 0.7035]),
+    paced((192, 128, 64, 4, 384, 1, 1), 1, [0.4371, 0.0558], [0.5907, 0.875]),
+    paced((64, 128, 64, 4, 128, 1, 1), 2, [0.1004, 0.225], [0.02197, 0.3761]),
+    paced((64, 64, 64, 4, 128, 1, 1), 3, [0.189, 0.1253], [0.007497, 0.2315]),
+    paced((64, 32, 64, 4, 128, 1, 1), 4, [0.1895, 0.09344], [0.0068, 0.1771]),
+    paced((64, 16, 64, 6, 128, 1, 1), 3, [0.09817, 0.0893], [0.009806, 0.1377]),
+    paced((128, 256, 64, 4, 256, 1, 2), 1, [0.1143, 0.5568], [0.3189, 1.38]),
+    paced((128, 256, 64, 4, 256, 2, 1), 1, [0.6298, 0.1394], [0.5519, 1.309]),
+    paced((128, 192, 64, 4, 128, 1, 2), 1, [0.04124, 0.4704], [0.7637, 0.8292]),
+    paced((64, 64, 64, 8, 128, 1, 2), 1, [0.003898, 0.159], [0.5084, 0.01271]),
+    paced((64, 128, 64, 8, 128, 1, 1), 1, [0.1837, 0.07395], [0.1737, 0.6202]),
+    paced((64, 64, 64, 8, 128, 1, 1), 1, [0.008521, 0.1461], [0.4695, 0.02628]),
+    paced((64, 192, 64, 6, 128, 1, 1), 1, [0.2156, 0.1333], [0.712, 0.4361]),
+    parted((64, 64, 64, 8, 128), 2, 1, [0.08837, 0.1401], [1.87, 0.197]),
+    parted((64, 64, 64, 4, 128), 4, 2, [0.02967, 0.2051], [0.09651, 1.921]),
+    parted((64, 64, 64, 6, 128), 8, 1, [0.2262, 0.0744], [2.783, 0.2456]),
+    paced((192, 128, 64, 4, 384, 2, 1), 1, [0.1854, 0.4448], [0.3386, 1.019]),
+    paced((128, 64, 64, 8, 128, 1, 2), 1, [0.2549, 0.02382], [0.04677, 0.7203]),
+    paced((64, 192, 64, 6, 128, 1, 2), 1, [0.1348, 0.3319], [0.2428, 0.704]),
 ];
 
 /// Of 16 bits that every thread copies: a step takes as long as in [`copied`](super::super::copied), batches were not measured.
@@ -97,83 +175,121 @@ const COPIED: [Paced; 2] = [
 ];
 
 /// Of f32, multiplied as it is.
-const FULL: [Paced; 8] = [
-    paced((128, 128, 8, 4, 128, 1, 1), 2, [0.5855, 0.6966], [0.06227, 1.675]),
-    paced((128, 64, 8, 4, 128, 1, 1), 4, [0.3446, 0.3901], [0.0387, 0.8602]),
-    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.4242, 0.4203], [0.01917, 0.5972]),
-    paced((64, 16, 16, 4, 64, 1, 1), 8, [0.4282, 0.15], [0.1568, 0.34]),
-    paced((64, 32, 16, 4, 64, 1, 1), 8, [0.5281, 0.2432], [0.02242, 0.3331]),
-    paced((16, 64, 16, 4, 64, 1, 1), 8, [0.3949, 0.164], [0.1056, 0.2166]),
-    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.2628, 0.2572], [0.03393, 0.3895]),
-    paced((32, 32, 16, 4, 64, 1, 1), 8, [0.3355, 0.1394], [0.08796, 0.196]),
+const FULL: [Paced; 14] = [
+    paced((128, 128, 8, 4, 128, 1, 1), 2, [0.443, 0.6648], [0.03901, 1.516]),
+    paced((128, 64, 8, 4, 128, 1, 1), 4, [0.2417, 0.3847], [0.03022, 0.7244]),
+    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.3375, 0.4049], [0.01349, 0.5342]),
+    paced((64, 16, 16, 4, 64, 1, 1), 8, [0.4153, 0.1389], [0.09756, 0.3556]),
+    paced((64, 32, 16, 4, 64, 1, 1), 8, [0.4765, 0.2317], [0.01711, 0.3433]),
+    paced((16, 64, 16, 4, 64, 1, 1), 8, [0.3805, 0.1501], [0.05732, 0.2275]),
+    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.2182, 0.2451], [0.01681, 0.3604]),
+    paced((32, 32, 16, 4, 64, 1, 1), 8, [0.3191, 0.1282], [0.06309, 0.2257]),
+    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.2582, 0.2372], [0.1267, 0.4667]),
+    parted((32, 32, 16, 4, 64), 2, 8, [0.3264, 0.1275], [0.7029, 0.2786]),
+    parted((32, 32, 16, 4, 64), 4, 6, [0.3503, 0.1203], [0.7672, 0.2386]),
+    parted((32, 32, 16, 4, 64), 8, 4, [0.3575, 0.1012], [1.255, 0.2388]),
+    parted((64, 64, 16, 4, 128), 2, 4, [0.3617, 0.4084], [0.44, 0.7535]),
+    parted((64, 64, 16, 4, 128), 4, 2, [0.3905, 0.3673], [0.7846, 0.9521]),
 ];
 
 /// Of f32 that TMA fetches and `wgmma` multiplies as tf32.
-const TF32: [Paced; 9] = [
-    paced((64, 64, 32, 4, 128, 1, 1), 3, [0.2291, 0.186], [0.02498, 0.3643]),
-    paced((64, 32, 32, 4, 128, 1, 1), 4, [0.23, 0.1476], [0.01997, 0.133]),
-    paced((256, 128, 32, 4, 256, 2, 1), 1, [0.4358, 0.5053], [1.034, 1.769]),
-    paced((128, 192, 32, 4, 256, 1, 1), 1, [0.2162, 0.4455], [0.1887, 2.048]),
-    paced((128, 128, 32, 6, 256, 1, 1), 1, [0.2461, 0.3107], [0.4314, 1.287]),
-    paced((128, 64, 32, 4, 128, 1, 1), 2, [0.2463, 0.2766], [0.19, 0.6696]),
-    paced((64, 128, 32, 4, 128, 1, 1), 2, [0.1948, 0.3124], [0.4136, 0.6376]),
-    paced((64, 16, 32, 6, 128, 1, 1), 3, [0.1294, 0.1335], [0.0269, 0.08755]),
-    paced((16, 64, 32, 6, 128, 1, 1), 3, [0.1722, 0.134], [0.03029, 0.08591]),
+const TF32: [Paced; 17] = [
+    paced((64, 64, 32, 4, 128, 1, 1), 3, [0.2171, 0.1332], [0.01601, 0.3114]),
+    paced((64, 32, 32, 4, 128, 1, 1), 4, [0.2138, 0.1117], [0.0143, 0.1089]),
+    paced((256, 128, 32, 4, 256, 2, 1), 1, [0.4282, 0.3078], [1.588, 1.194]),
+    paced((128, 192, 32, 4, 256, 1, 1), 1, [0.09296, 0.4423], [0.1721, 1.911]),
+    paced((128, 128, 32, 6, 256, 1, 1), 1, [0.1215, 0.2964], [0.3661, 1.222]),
+    paced((128, 64, 32, 4, 128, 1, 1), 2, [0.2469, 0.2091], [0.2191, 0.5882]),
+    paced((64, 128, 32, 4, 128, 1, 1), 2, [0.2266, 0.2389], [0.2544, 0.5995]),
+    paced((64, 16, 32, 6, 128, 1, 1), 3, [0.1215, 0.1048], [0.02767, 0.07064]),
+    paced((16, 64, 32, 6, 128, 1, 1), 3, [0.09693, 0.1088], [0.03341, 0.05173]),
+    paced((32, 64, 32, 6, 128, 1, 1), 3, [0.06111, 0.1349], [0.1376, 0.1104]),
+    paced((64, 64, 32, 8, 128, 1, 1), 1, [0.1568, 0.1053], [0.32, 0.2576]),
+    paced((96, 128, 32, 6, 256, 1, 1), 1, [0.217, 0.1173], [0.752, 0.4527]),
+    paced((144, 128, 32, 5, 256, 1, 1), 1, [0.2636, 0.1895], [1.027, 0.8393]),
+    parted((64, 64, 32, 5, 128), 2, 2, [0.1251, 0.154], [0.4888, 1.104]),
+    parted((64, 64, 32, 4, 128), 4, 2, [0.03276, 0.2305], [0.1362, 1.639]),
+    parted((64, 64, 32, 6, 128), 8, 1, [0.1878, 0.05133], [3.144, 0.2395]),
+    parted((64, 128, 32, 6, 128), 2, 1, [0.1086, 0.2743], [2.551, 0.3686]),
 ];
 
 /// Of f32 that every thread copies and `mma.sync` multiplies as tf32.
-const ANY_TF32: [Paced; 4] = [
-    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.1949, 0.1307], [0.04963, 0.3878]),
-    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.1906, 0.08747], [0.207, 0.1273]),
-    paced((128, 128, 16, 4, 256, 1, 1), 2, [0.08802, 0.4896], [0.09159, 0.6169]),
-    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.195, 0.08432], [0.156, 0.2638]),
+const ANY_TF32: [Paced; 6] = [
+    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.1313, 0.08368], [0.04093, 0.2867]),
+    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.1306, 0.05259], [0.1469, 0.1116]),
+    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.1343, 0.05196], [0.06586, 0.2117]),
+    paced((128, 128, 16, 4, 256, 1, 1), 2, [0.05169, 0.3443], [0.1128, 0.5433]),
+    parted((64, 64, 16, 4, 128), 2, 4, [0.1415, 0.06779], [0.3786, 0.7477]),
+    parted((64, 32, 16, 4, 128), 4, 4, [0.1446, 0.02343], [0.542, 0.6809]),
 ];
 
-/// us of a launch below which it gains by starting before the previous one is done, as [`super::super::model`] has it of one product.
-const SHORT: f64 = 12.0;
-
-/// Whether a launch that takes so many us is to start before the previous one is done.
-pub(super) fn starts_early(us: f64) -> bool {
-    us < SHORT
+/// Whether a launch that takes so many us is expected to gain by starting before the previous one is done.
+///
+/// Of 257 random products that were expected to take less than 12 us, 38 of f32 below 7 us gained 15% in the mean, the 15 above it lost 4%, and 16 bits from 10 us on
+/// gained nothing: blocks that begin early take room and issue slots from the launch that they wait for.
+pub(super) fn starts_early(operands: Operands, us: f64) -> bool {
+    us < match operands {
+        Operands::Full => 7.0,
+        Operands::Fetched | Operands::Copied { .. } | Operands::Tf32 { .. } => 10.0,
+    }
 }
+
+/// How sharply the longest of what a launch waits for stands out.
+const POWER: f64 = 2.0;
 
 impl Paced {
     /// us that a launch is expected to take.
     fn us(&self, shape: &Shape) -> f64 {
-        const POWER: f64 = 3.0;
-        let &Shape { batches, m, n, k, stored: [a_across, b_transposed], operands } = shape;
-        let &Kind { fixed, memory, store, across, between } = operands.kind();
+        let &Shape { batches, m, n, k, stored: [a_across, b_transposed], operands, .. } = shape;
+        let &Kind { fixed, memory, store, across, between: [between, halved], cache, split } = operands.kind();
         let (rows, cols, step, _, _, cx, cy) = self.tile;
-        let [cx, cy] = [cx, cy].map(|blocks| blocks as i64);
+        let [cx, cy, parts] = [cx, cy, self.parts].map(|blocks| blocks as i64);
         // A cluster at the edge has tiles without elements, which take as long as others.
         let [high, wide] = [up(up(m, rows), cy) * cy, up(up(n, cols), cx) * cx];
-        let most = up(batches.saturating_mul(high).saturating_mul(wide).max(1), MULTIPROCESSORS);
+        let blocks = batches.saturating_mul(high).saturating_mul(wide).saturating_mul(parts).max(1);
+        let most = up(blocks, at_once(cx * cy * parts));
         let size = operands.bytes();
         let pitches = [if a_across { m } else { k }, if b_transposed { k } else { n }];
         let slower = |part: f64, holds: bool| 1.0 + part * f64::from(holds);
-        let split = pitches.into_iter().filter(|pitch| pitch % (128 / size) != 0).count();
-        let layout = slower(across[0], a_across) * slower(across[1], !b_transposed) * (1.0 + between * split as f64);
-        let steps = up(k, step as i64) as f64 * layout;
+        let [lines, sectors] = [128, 32].map(|bytes| pitches.map(|pitch| pitch * size % bytes != 0));
+        let count = |between: [bool; 2]| f64::from(u8::from(between[0]) + u8::from(between[1]));
+        let layout = slower(across[0], a_across)
+            * slower(across[1], !b_transposed)
+            * (1.0 + between * count(lines))
+            * (1.0 + halved * count(sectors));
+        let whole = up(up(k, step as i64), parts) as f64;
+        let steps = whole * layout;
         let stored = (size * rows.min(m) * cols.min(n)) as f64 / store;
         let alone = up(most, self.blocks) as f64 * (steps * self.step[0] + self.beside[0] + stored);
         let many = most as f64 * (steps * self.step[1] + self.beside[1]);
+        // Of an operand across K a row of the tile is fetched whole for each step, however little of it there is; blocks of a cluster share.
+        let [a_rows, b_rows] =
+            [if a_across { rows } else { m.min(rows) }, if b_transposed { n.min(cols) } else { cols }];
+        let asked = a_rows as f64 * slower(split, sectors[0]) / cx as f64
+            + b_rows as f64 * slower(split, sectors[1]) / cy as f64;
+        let asked = blocks as f64 * whole * (size * step as i64) as f64 * asked;
         let [z, m, n, k] = [batches, m, n, k].map(|extent| extent as f64);
         let bytes = size as f64 * z * (m * k + n * k + m * n);
-        fixed + norm(&[alone, many, bytes / memory], POWER)
+        fixed + norm(&[alone, many, bytes / memory, asked / cache], POWER)
     }
 
     /// Whether there is an instance for operands that are stored so, as the kernel's `where` says.
     fn takes(&self, shape: &Shape) -> bool {
         let (rows, cols, ..) = self.tile;
-        let [_, b_transposed] = shape.stored;
-        match shape.operands {
-            Operands::Fetched => cols % 64 == 0 || b_transposed,
-            Operands::Tf32 { fetched: true } if b_transposed => rows <= 128 && rows % 64 == 0,
-            Operands::Tf32 { fetched: true } => cols <= 128 && cols % 64 == 0,
-            // Single elements of large tiles, which are held in registers, leave none for a third axis.
-            Operands::Copied { width: 2 } => rows <= 64,
-            Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => true,
-        }
+        let [a_transposed, b_transposed] = shape.stored;
+        // There is a step for each part at least.
+        let parted = self.parts == 1 || shape.splits && up(shape.k, self.tile.2 as i64) >= self.parts as i64;
+        parted
+            && match shape.operands {
+                Operands::Fetched => cols % 64 == 0 || b_transposed,
+                Operands::Tf32 { fetched: true } if b_transposed => {
+                    rows <= 128 && rows % 64 == 0 || !a_transposed && rows % 64 != 0
+                }
+                Operands::Tf32 { fetched: true } => cols <= 128 && cols % 64 == 0,
+                // Single elements of large tiles, which are held in registers, leave none for a third axis.
+                Operands::Copied { width: 2 } => rows <= 64,
+                Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => true,
+            }
     }
 }
 
@@ -215,25 +331,27 @@ impl Shape {
             _ => Operands::Full,
         };
         let [batches, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
-        Shape { batches, m, n, k, stored, operands }
+        let splits = on.device().supports(Target::Sm90a);
+        Shape { batches, m, n, k, stored, operands, splits }
     }
 
-    /// The tiles that there are for the operands, with the us expected of each.
-    fn candidates(&self) -> impl Iterator<Item = (Tile, f64)> {
+    /// The instances that there are for the operands, with the us expected of each.
+    fn candidates(&self) -> impl Iterator<Item = (Choice, f64)> {
         let tiles = self.operands.tiles().iter().filter(|paced| paced.takes(self));
-        tiles.map(|paced| (paced.tile, paced.us(self)))
+        tiles.map(|paced| (Choice { tile: paced.tile, parts: paced.parts }, paced.us(self)))
     }
 
-    /// Every tile that there is for the operands, with the us expected of each, the one that a call takes first.
-    pub fn ranked(&self) -> Vec<(Tile, f64)> {
+    /// Every instance that there is for the operands, with the us expected of each, the one that a call takes first.
+    pub fn ranked(&self) -> Vec<(Choice, f64)> {
         let mut all: Vec<_> = self.candidates().collect();
         all.sort_by(|a, b| a.1.total_cmp(&b.1));
         all
     }
 
-    /// The tile that a call takes, with the us expected of it.
-    pub fn fastest(&self) -> (Tile, f64) {
-        self.candidates().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((FULL[0].tile, 0.0))
+    /// The instance that a call takes, with the us expected of it.
+    pub fn fastest(&self) -> (Choice, f64) {
+        let none = (Choice { tile: FULL[0].tile, parts: 1 }, 0.0);
+        self.candidates().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(none)
     }
 }
 
@@ -246,13 +364,13 @@ mod tests {
     const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
 
     fn shape(batches: i64, [m, n, k]: [i64; 3], stored: [bool; 2], operands: Operands) -> Shape {
-        Shape { batches, m, n, k, stored, operands }
+        Shape { batches, m, n, k, stored, operands, splits: true }
     }
 
     /// Every tile is an instance, in the layouts that it is offered in, with and without an epilogue.
     #[test]
     fn tiles_are_instances() {
-        let [halves, tf32, any_tf32] = definitions().map(|definition| definition.kernel().unwrap());
+        let [halves, tf32, any_tf32, parted] = definitions().map(|definition| definition.kernel().unwrap());
         for stored in LAYOUTS {
             for (kernel, operands, dtypes) in [
                 (halves, Operands::Fetched, &[Dtype::F16, Dtype::F32][..]),
@@ -265,14 +383,18 @@ mod tests {
                 if operands == (Operands::Tf32 { fetched: true }) && !crate::gemm::tf32::takes(stored) {
                     continue;
                 }
-                let all = shape(4, [64; 3], stored, operands).ranked();
+                let all = shape(4, [64, 64, 1024], stored, operands).ranked();
                 assert!(!all.is_empty(), "{operands:?} {stored:?}");
-                for ((bm, bn, bk, stages, threads, cx, cy), _) in all {
-                    let depth = (kernel.consts.len() == 10).then_some(bk as i64);
+                for (Choice { tile: (bm, bn, bk, stages, threads, cx, cy), parts }, _) in all {
+                    let kernel = if parts > 1 { parted } else { kernel };
+                    let depth = (kernel.consts.len() >= 10).then_some(bk as i64);
                     let cluster = (kernel.consts.len() > 6).then_some([cx, cy].map(|blocks| blocks as i64));
+                    let tf32 = matches!(operands, Operands::Tf32 { .. });
+                    let last = if parts > 1 { Some([parts as i64, i64::from(tf32)]) } else { cluster };
                     let sizes = [stages, threads].map(|size| size as i64);
-                    let named = [bm, bn].into_iter().chain(depth).chain(sizes).chain(cluster.into_iter().flatten());
+                    let named = [bm, bn].into_iter().chain(depth).chain(sizes).chain(last.into_iter().flatten());
                     let wanted: Vec<i64> = named.chain(stored.map(i64::from)).collect();
+                    let dtypes = if parts > 1 && tf32 { &[Dtype::F32, Dtype::F32][..] } else { dtypes };
                     let all = kernel.instances.iter();
                     let instances = all.filter(|i| i.consts.starts_with(&wanted) && i.dtypes == dtypes).count();
                     assert_eq!(instances, kernel.consts.len() + 1 - wanted.len(), "{operands:?} {wanted:?}");
@@ -283,7 +405,7 @@ mod tests {
 
     #[test]
     fn small_matrices_take_small_tiles() {
-        let tile = |batches, extents, operands| shape(batches, extents, [false, true], operands).fastest().0;
+        let tile = |batches, extents, operands| shape(batches, extents, [false, true], operands).fastest().0.tile;
         let halves = Operands::Fetched;
         assert_eq!(tile(1024, [64; 3], halves).0, 64);
         assert_eq!(tile(128, [256, 16, 64], halves).1, 16);

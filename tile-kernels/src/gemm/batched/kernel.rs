@@ -14,15 +14,19 @@ use tile_runtime::prelude::*;
             (128, 128, 64, 6, 128, 1, 1), (192, 128, 64, 4, 384, 1, 1), (64, 256, 64, 4, 128, 1, 1), (128, 64, 64, 8, 128, 1, 1),
             // Two blocks of them, or more, share a multiprocessor.
             (64, 128, 64, 4, 128, 1, 1), (64, 64, 64, 4, 128, 1, 1),
+            // Few tiles: rings that begin with more of K.
+            (64, 128, 64, 8, 128, 1, 1), (64, 64, 64, 8, 128, 1, 1), (64, 192, 64, 6, 128, 1, 1),
             // Few columns, of operands along K alone.
             (64, 32, 64, 4, 128, 1, 1), (64, 16, 64, 6, 128, 1, 1),
             // Pairs of blocks share what they fetch of one operand.
             (128, 256, 64, 4, 256, 1, 2), (128, 256, 64, 4, 256, 2, 1), (128, 192, 64, 4, 128, 1, 2), (64, 64, 64, 8, 128, 1, 2),
+            (192, 128, 64, 4, 384, 2, 1), (128, 64, 64, 8, 128, 1, 2), (64, 192, 64, 6, 128, 1, 2),
             // Where every thread copies.
             (128, 128, 32, 4, 256, 1, 1), (64, 64, 32, 4, 128, 1, 1),
             // f32, multiplied by multiply-adds.
             (128, 128, 8, 4, 128, 1, 1), (128, 64, 8, 4, 128, 1, 1), (64, 64, 16, 4, 128, 1, 1), (32, 64, 16, 4, 128, 1, 1),
             (64, 16, 16, 4, 64, 1, 1), (64, 32, 16, 4, 64, 1, 1), (16, 64, 16, 4, 64, 1, 1), (32, 32, 16, 4, 64, 1, 1),
+            (64, 32, 16, 4, 128, 1, 1),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
@@ -92,11 +96,14 @@ pub fn gemm_batch<
             // Two blocks of them, or more, share a multiprocessor.
             (128, 64, 4, 128, 1, 1), (64, 128, 4, 128, 1, 1), (64, 64, 4, 128, 1, 1),
             // Few columns or rows, of those that are not the rows of an instruction.
-            (64, 32, 4, 128, 1, 1), (64, 16, 6, 128, 1, 1), (16, 64, 6, 128, 1, 1),
+            (64, 32, 4, 128, 1, 1), (64, 16, 6, 128, 1, 1), (16, 64, 6, 128, 1, 1), (32, 64, 6, 128, 1, 1),
+            (64, 64, 8, 128, 1, 1),
+            // Rows that are a little more than a multiple of 64.
+            (96, 128, 6, 256, 1, 1), (144, 128, 5, 256, 1, 1),
         ],
         (A_T, B_T) in [(false, true), (true, true), (false, false)],
         EPILOGUE in [false, true],
-        where (B_T || BN <= 128 && BN % 64 == 0) && (!B_T || BM <= 128 && BM % 64 == 0)
+        where (B_T || BN <= 128 && BN % 64 == 0) && (!B_T || BM <= 128 && BM % 64 == 0 || !A_T && BM % 64 != 0)
     ),
     pdl(independent = []),
     uses(finish_of, multiply_by_wgmma, extents_agree),
@@ -125,11 +132,13 @@ pub fn gemm_batch_tf32<
     activation: u32,
 ) {
     let depth = if A_T { A0 } else { A1 };
+    // An operand that lies across K is the left one; of those along K it may be `b`, whose rows are the rows of an instruction then.
+    let turned = !B_T || BM % 64 != 0;
     cluster([CX, CY]);
     threads([THREADS]);
     let mut a_s = alloc_shared::<f32>([if A_T { 32 } else { BM }, if A_T { BM } else { 32 }]);
     let mut b_s = alloc_shared::<f32>([if B_T { BN } else { 32 }, if B_T { 32 } else { BN }]);
-    let mut acc = alloc_fragment::<f32>([if B_T { BM } else { BN }, if B_T { BN } else { BM }]);
+    let mut acc = alloc_fragment::<f32>([if turned { BN } else { BM }, if turned { BM } else { BN }]);
     for [bx, by, z] in persistent([ceil_div(N, BN), ceil_div(M, BM), Z]) {
         let row = by * BM;
         let col = bx * BN;
@@ -140,9 +149,13 @@ pub fn gemm_batch_tf32<
             let k = step * 32;
             copy(a.at([az, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
             copy(b.at([bz, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-            multiply_by_wgmma::<f32, A_T, B_T>(&a_s, &b_s, &mut acc);
+            if B_T && turned {
+                gemm(&b_s, a_s.t(), &mut acc).tf32();
+            } else {
+                multiply_by_wgmma::<f32, A_T, B_T>(&a_s, &b_s, &mut acc);
+            }
         }
-        if B_T {
+        if !turned {
             if EPILOGUE {
                 finish_of::<f32, f32, false>(&mut acc, c, bias, z, row, col, alpha, beta, activation);
             }

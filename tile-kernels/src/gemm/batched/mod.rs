@@ -2,13 +2,15 @@
 
 pub mod choice;
 pub mod kernel;
+pub mod split;
 
-pub use choice::Shape;
+pub use choice::{Choice, Shape};
 
-use super::{Gemm, GemmElement, Tile, gemm};
+use super::{Gemm, GemmElement, Precision, gemm};
 use kernel::{
     GemmBatchAnyTf32Params, GemmBatchParams, GemmBatchTf32Params, gemm_batch, gemm_batch_any_tf32, gemm_batch_tf32,
 };
+use split::{GemmBatchClusterParams, gemm_batch_cluster};
 use tile_runtime::kernel::{Definition, LaunchOn, Place, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
@@ -30,49 +32,68 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
         return Ok(gemm(on, a.row(0)?, b.row(0)?, c.reborrow().row(0)?, options)?);
     }
     let shape = Shape::of(on, &a, &b, c.shape(), options);
-    let (tile, us) = shape.fastest();
+    let (choice, us) = shape.fastest();
     let place = Place::of(on);
-    let place = if choice::starts_early(us) { place } else { place.in_order() };
-    Ok(T::launch_batch(&place, tile, a, b, c, options)?)
+    let place = if choice::starts_early(shape.operands, us) { place } else { place.in_order() };
+    Ok(T::launch_batch(&place, choice, a, b, c, options)?)
 }
 
-/// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` by a tile of [`Shape::ranked`].
+/// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` by a choice of [`Shape::ranked`].
 ///
 /// # Errors
-/// As [`gemm_batched`], and of any other tile.
+/// As [`gemm_batched`], and of any other choice.
 #[doc(hidden)]
 #[track_caller]
-pub fn launch_tile<T: GemmElement<C>, C: Element>(
+pub fn launch_by<T: GemmElement<C>, C: Element>(
     on: &impl LaunchOn,
-    tile: Tile,
+    choice: Choice,
     a: TensorView<'_, T, 3>,
     b: TensorView<'_, T, 3>,
     c: TensorViewMut<'_, C, 3>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    T::launch_batch(on, tile, a, b, c, options)
+    T::launch_batch(on, choice, a, b, c, options)
 }
 
 /// The kernels, as data.
-pub fn definitions() -> [&'static Definition; 3] {
+pub fn definitions() -> [&'static Definition; 4] {
     [
         gemm_batch::<f16, f16>::definition(),
         gemm_batch_tf32::<64, 64, 4, 128, 1, 1, false, true, false>::definition(),
         gemm_batch_any_tf32::<64, 64, 4, 128, false, true>::definition(),
+        gemm_batch_cluster::<f16, f16>::definition(),
     ]
 }
 
-/// A launch of [`gemm_batch`](struct@gemm_batch).
+/// A launch of [`gemm_batch`](struct@gemm_batch), or [`gemm_batch_cluster`](struct@gemm_batch_cluster) where K is in parts.
 #[track_caller]
 pub(super) fn launch<T: Element, C: Element>(
     on: &impl LaunchOn,
-    tile: Tile,
+    choice: Choice,
     a: impl TensorInput<T, 3>,
     b: impl TensorInput<T, 3>,
     c: impl TensorOutput<C, 3>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    let (rows, cols, step, stages, threads, cx, cy) = tile;
+    let (rows, cols, step, stages, threads, cx, cy) = choice.tile;
+    let Gemm { bias, alpha, beta, activation, .. } = *options;
+    let activation = activation.number();
+    if choice.parts > 1 {
+        let params = GemmBatchClusterParams {
+            BM: rows as usize,
+            BN: cols as usize,
+            BK: step,
+            STAGES: stages,
+            THREADS: threads,
+            CK: choice.parts,
+            TF32: T::DTYPE.bytes() == 4 && options.precision == Precision::Tf32,
+            A_T: options.a_transposed,
+            B_T: options.b_transposed,
+            EPILOGUE: !options.is_plain(),
+        };
+        let kernel = gemm_batch_cluster::<T, C>::instance(on.device(), params)?;
+        return kernel.launch_on(on, a, b, c, bias, alpha, beta, activation);
+    }
     let params = GemmBatchParams {
         BM: rows as usize,
         BN: cols as usize,
@@ -85,22 +106,24 @@ pub(super) fn launch<T: Element, C: Element>(
         B_T: options.b_transposed,
         EPILOGUE: !options.is_plain(),
     };
-    let Gemm { bias, alpha, beta, activation, .. } = *options;
     let kernel = gemm_batch::<T, C>::instance(on.device(), params)?;
-    kernel.launch_on(on, a, b, c, bias, alpha, beta, activation.number())
+    kernel.launch_on(on, a, b, c, bias, alpha, beta, activation)
 }
 
 /// A launch of [`gemm_batch_tf32`](struct@gemm_batch_tf32) or [`gemm_batch_any_tf32`](struct@gemm_batch_any_tf32), which have different tiles.
 #[track_caller]
 pub(super) fn launch_tf32(
     on: &impl LaunchOn,
-    tile: Tile,
+    choice: Choice,
     a: impl TensorInput<f32, 3>,
     b: impl TensorInput<f32, 3>,
     c: impl TensorOutput<f32, 3>,
     options: &Gemm<'_, f32>,
 ) -> Result<(), LaunchError> {
-    let (rows, cols, step, stages, threads, cx, cy) = tile;
+    if choice.parts > 1 {
+        return launch(on, choice, a, b, c, options);
+    }
+    let (rows, cols, step, stages, threads, cx, cy) = choice.tile;
     let (rows, cols) = (rows as usize, cols as usize);
     let Gemm { bias, alpha, beta, activation, a_transposed, b_transposed, .. } = *options;
     let activation = activation.number();
