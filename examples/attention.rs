@@ -68,9 +68,9 @@ fn row(device: &Device, [b, h, hk, s, d]: Shape, causal: bool) -> Result<()> {
         let columns = if rows == 192 && d == 128 { 80 } else { 128 };
         o.write(&poison)?;
         others.push(if causal {
-            let params = CausalParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads };
+            let params = CausalParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads, MERGED: false };
             let kernel = causal_kernel::causal::<bf16>::instance(device, params)?;
-            time(device, |on| Ok(kernel.launch_on(on, &q, &k, &v, &mut o, None, scale, h / hk, 0)?))?
+            time(device, |on| Ok(kernel.launch_on(on, &q, &k, &v, &mut o, None, scale, h / hk, 0, s)?))?
         } else {
             let params = ForwardParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads };
             let kernel = forward_kernel::forward::<bf16>::instance(device, params)?;

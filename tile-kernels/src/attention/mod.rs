@@ -527,17 +527,19 @@ pub fn forward<T: Half>(
         if causal {
             let params = CausalParams { BM: rows, BN: keys, D: d, DV: dv, THREADS: threads, MERGED: is_merged };
             let kernel = causal_kernel::causal::<T>::instance(on.device(), params)?;
-            return Ok(match one_head {
+            match one_head {
                 Some(o) => kernel.launch_on(on, q.reshape(merged(d))?, k, v, o, sums, scale, 1, past, queries)?,
                 None => kernel.launch_on(on, q, k, v, o, sums, scale, group, past, queries.max(1))?,
-            });
+            }
+            return Ok(());
         }
         let params = ForwardParams { BM: rows, BN: keys, D: d, DV: dv, THREADS: threads };
         let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
-        return Ok(match one_head {
+        match one_head {
             Some(o) => kernel.launch_on(on, q.reshape(merged(d))?, k, v, o, sums, scale, 1)?,
             None => kernel.launch_on(on, q, k, v, o, sums, scale, group)?,
-        });
+        }
+        return Ok(());
     }
     Forward::counted(NAME, queries, keys)?;
     let work = Work { heads: batch.saturating_mul(heads), queries, keys, mask: Mask::of(causal) };
