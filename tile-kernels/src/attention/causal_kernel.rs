@@ -1,7 +1,7 @@
 //! The kernel of [`forward`](super::forward) where a query sees the keys up to its own: [`forward_kernel`](super::forward_kernel)'s loop over the keys that a tile
 //! sees. Tiles are of different length, so whichever block is done first takes the next one.
 
-use super::parts::{begin_tile, divide_seen_rows, hide_later, hide_later_in_turn, softmax_step, write_sums};
+use super::parts::{begin_tile, divide_seen_rows, hide_later_in_turn, softmax_step, write_sums};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -19,7 +19,7 @@ use tile_runtime::prelude::*;
     require(HK > 0 && H % HK == 0 && group > 0),
     require(N > 0 && N <= 1 << 30),
     require(queries > 0 && M % queries == 0 && N >= queries),
-    uses(begin_tile, divide_seen_rows, hide_later, hide_later_in_turn, softmax_step, write_sums)
+    uses(begin_tile, divide_seen_rows, hide_later_in_turn, softmax_step, write_sums)
 )]
 pub fn causal<
     T: Half,
@@ -57,8 +57,8 @@ pub fn causal<
         let row = (ceil_div(M, BM) - 1 - tile) * BM;
         let of_head = if MERGED { min(queries, M) } else { M };
         let first = if MERGED { row % of_head } else { row }; // of its head's queries, the tile's first one
-        let has_next = MERGED && first + BM > of_head; // rows of the next head, too
-        let last = before + if has_next { 0 } else { first }; // the last key that all queries of the tile see
+        // The last key that all queries of the tile see, which may have the first queries of the next head, too.
+        let last = before + if MERGED && first + BM > of_head { 0 } else { first };
         let seen = min(before + min(first + BM, of_head), 1 << 30);
         begin_tile(&mut acc, &mut most, &mut total);
         copy(q.at([b, h, row, 0]), &mut q_s);
@@ -67,11 +67,7 @@ pub fn causal<
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-            if MERGED {
-                hide_later_in_turn(&mut scores, step, last, before, first, of_head);
-            } else {
-                hide_later(&mut scores, step, last);
-            }
+            hide_later_in_turn::<MERGED>(&mut scores, step, last, before, first, of_head);
             softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
             gemm(&weights, &v_s, &mut acc);
         }

@@ -133,10 +133,10 @@ pub fn hide_later(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: us
     }
 }
 
-/// [`hide_later`] where rows are of one head after the other, `queries` of each, from query number `first` of a head on: query `x` of a head sees the keys up to number
-/// `past + x`, and all rows see those up to number `last`.
-#[tile_fn]
-pub fn hide_later_in_turn(
+/// Hides the keys behind the row's own, of the scores of a step of `KEYS` keys. All rows see the keys up to number `last`, the first one's own. `MERGED`: rows are of one head
+/// after the other, `queries` of each, from query number `first` of a head on; query `x` of a head sees the keys up to number `past + x`.
+#[tile_fn(uses(hide_later))]
+pub fn hide_later_in_turn<const MERGED: bool>(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
     step: usize,
     last: usize,
@@ -144,12 +144,16 @@ pub fn hide_later_in_turn(
     first: usize,
     queries: usize,
 ) {
-    if step * KEYS + KEYS > last + 1 {
-        for [i, j] in parallel([ROWS, KEYS]) {
-            if step * KEYS + j > past + (first + i) % queries {
-                scores[[i, j]] = f32::NEG_INFINITY;
+    if MERGED {
+        if step * KEYS + KEYS > last + 1 {
+            for [i, j] in parallel([ROWS, KEYS]) {
+                if step * KEYS + j > past + (first + i) % queries {
+                    scores[[i, j]] = f32::NEG_INFINITY;
+                }
             }
         }
+    } else {
+        hide_later(scores, step, last);
     }
 }
 

@@ -2,8 +2,8 @@
 //! takes the next number from a counter in global memory. So blocks whose tiles take long take fewer of them.
 //!
 //! ```text
-//! producer   count  loads of this tile  -> number                    loads of the next tile
-//! consumers                  this tile                 number ->     the next tile
+//! producer   loads of this tile  count  loads of its last step  -> number     loads of the next tile
+//! consumers          this tile                                 number ->     the next tile
 //! ```
 //!
 //! The number goes to the consumers through a word of shared memory, which is a slot of a ring of one: `full` completes when it is
@@ -85,7 +85,7 @@ impl<'a> Lowering<'a> {
         });
     }
 
-    /// Where a tile ends: `tile`, which goes on by the number of blocks, becomes the number that was counted. `total` tiles there are.
+    /// Where a tile ends: `tile`, which goes on by the number of blocks, becomes the number that was counted. There are `total` tiles.
     pub(in crate::lower) fn next_tile(
         &mut self,
         counted: &Counted,
