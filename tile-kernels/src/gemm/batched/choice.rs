@@ -234,6 +234,9 @@ pub(super) fn starts_early(operands: Operands, us: f64) -> bool {
     }
 }
 
+/// Blocks along the second axis of a grid. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+const MOST_BLOCKS: i64 = 65_535;
+
 /// How sharply the longest of what a launch waits for stands out.
 const POWER: f64 = 2.0;
 
@@ -277,8 +280,10 @@ impl Paced {
     fn takes(&self, shape: &Shape) -> bool {
         let (rows, cols, ..) = self.tile;
         let [a_transposed, b_transposed] = shape.stored;
-        // There is a step for each part at least.
-        let parted = self.parts == 1 || shape.splits && up(shape.k, self.tile.2 as i64) >= self.parts as i64;
+        // There is a step for each part at least, and the tiles of all products fit the grid's second axis, along which they lie.
+        let lie = shape.batches.saturating_mul(up(shape.m, rows));
+        let has_steps = up(shape.k, self.tile.2 as i64) >= self.parts as i64;
+        let parted = self.parts == 1 || shape.splits && has_steps && lie <= MOST_BLOCKS;
         parted
             && match shape.operands {
                 Operands::Fetched => cols % 64 == 0 || b_transposed,
