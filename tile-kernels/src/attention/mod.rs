@@ -84,6 +84,8 @@ const FEW_CLUSTER_STEPS: usize = 1;
 const FULL_OF_EIGHT: usize = 60;
 /// Keys of a step of [`prefill`].
 const PREFILL_STEP: usize = 128;
+/// How many heads that share keys [`forward_packed`] has in one tile: the first of these that divides their number.
+const TOGETHER: [usize; 4] = [8, 4, 2, 1];
 
 /// What [`decode`] does beside its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -504,7 +506,7 @@ pub fn forward<T: Half>(
     let (group, past) = (heads / key_heads.max(1), keys.saturating_sub(queries));
     let Forward { causal, soft_cap, sinks, .. } = options;
     if options.is_plain() && keys >= if causal { queries.max(1) } else { 1 } {
-        let work = Work { heads: batch.saturating_mul(heads), queries, keys, mask: Mask::of(causal) };
+        let work = Work { heads: batch.saturating_mul(heads), of_tile: 1, queries, keys, mask: Mask::of(causal) };
         // The heads that use the same keys may be one head with the queries of all, whose tiles are filled better; where memory has them side by side.
         let merged = |d| [batch, key_heads, group.saturating_mul(queries), d];
         let can_merge = group > 1
@@ -542,7 +544,7 @@ pub fn forward<T: Half>(
         return Ok(());
     }
     Forward::counted(NAME, queries, keys)?;
-    let work = Work { heads: batch.saturating_mul(heads), queries, keys, mask: Mask::of(causal) };
+    let work = Work { heads: batch.saturating_mul(heads), of_tile: 1, queries, keys, mask: Mask::of(causal) };
     let has = |tile: &Tile| tile.rows == 128 && matches!(d, 64 | 128 | 256);
     let problem = || {
         format!(
@@ -600,9 +602,15 @@ pub fn forward_packed<T: Half>(
     // Only the device knows how long each sequence is.
     let [mean_queries, mean_keys] = [queries, keys].map(|all| all.div_ceil(sequences.max(1)));
     let heads_of_all = heads.saturating_mul(sequences);
-    let work = Work { heads: heads_of_all, queries: mean_queries, keys: mean_keys, mask: Mask::of(options.causal) };
     // The kernel with a window is the one with a soft cap, too.
     let window = cap || options.left.is_some();
+    let group = heads / key_heads.max(1);
+    let of_tile = match [d, dv] {
+        [64, 64] | [128, 128] if !window => TOGETHER.into_iter().find(|n| group.is_multiple_of(*n)).unwrap_or(1),
+        _ => 1,
+    };
+    let mask = Mask::of(options.causal);
+    let work = Work { heads: heads_of_all, of_tile, queries: mean_queries, keys: mean_keys, mask };
     let has = |tile: &Tile| match d {
         64 | 128 | 256 => tile.rows == 128 || !window,
         192 => !cap,
@@ -617,11 +625,18 @@ pub fn forward_packed<T: Half>(
     };
     let (tile, _) = options.fastest(NAME, on.device(), [Some(work), None], [d, dv], has, problem)?;
     let Packed { first_query, first_key } = packed;
-    let params =
-        PackedParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows, WINDOW: window, CAP: cap };
+    let params = PackedParams {
+        BM: tile.rows,
+        BN: tile.keys,
+        D: d,
+        DV: dv,
+        THREADS: 2 * tile.rows,
+        WINDOW: window,
+        CAP: cap,
+        GROUP: of_tile,
+    };
     let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;
-    let (q, k, v, o) = (q.swap_axes(0, 1)?, k.swap_axes(0, 1)?, v.swap_axes(0, 1)?, o.swap_axes(0, 1)?);
-    let group = heads / key_heads.max(1);
+    let (k, v) = (k.swap_axes(0, 1)?, v.swap_axes(0, 1)?);
     let (sinks, sums) = (options.sinks, options.log_sum_exp);
     Ok(kernel.launch_on(
         on,

@@ -63,7 +63,7 @@ pub fn forward_options<
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-            step_in_window::<T, true, CAP>(
+            step_in_window::<T, true, CAP, 1>(
                 &mut scores,
                 &mut weights,
                 &mut most,

@@ -59,6 +59,8 @@ impl Tile {
 pub(super) struct Work {
     /// Heads of all sequences.
     pub heads: usize,
+    /// Heads whose queries are the rows of a tile together.
+    pub of_tile: usize,
     /// Queries of a sequence.
     pub queries: usize,
     /// Keys of a sequence.
@@ -98,8 +100,9 @@ impl Work {
     /// Some block computes at least `n + 1` of the longest `n MULTIPROCESSORS + 1` tiles, of which none is shorter than the last one; and no device is done before its share
     /// of all. The largest of these bounds is what longest-first takes, but for a part of a short tile.
     pub fn expected(&self, tile: Tile) -> f64 {
-        let in_head = self.queries.div_ceil(tile.rows).max(1);
-        let (heads, rows) = (self.heads.max(1), tile.rows);
+        let rows = (tile.rows / self.of_tile.max(1)).max(1);
+        let in_head = self.queries.div_ceil(rows).max(1);
+        let heads = (self.heads / self.of_tile.max(1)).max(1);
         let tiles = heads.saturating_mul(in_head);
         let past = self.keys.saturating_sub(self.queries);
         // Of the tile that has `longer` tiles before it.
@@ -134,7 +137,7 @@ mod tests {
     use super::*;
 
     fn rows(d: usize, heads: usize, [queries, keys]: [usize; 2], causal: bool) -> usize {
-        let work = Work { heads, queries, keys, mask: Mask::of(causal) };
+        let work = Work { heads, of_tile: 1, queries, keys, mask: Mask::of(causal) };
         fastest(Tile::of(d, d).iter().copied(), [Some(work), None]).expect("a tile").0.rows
     }
 
@@ -155,7 +158,7 @@ mod tests {
     #[test]
     fn heads_are_one_where_tiles_are_filled() {
         let merged = |heads: usize, group: usize, [queries, keys]: [usize; 2], causal: bool| {
-            let apart = Work { heads, queries, keys, mask: Mask::of(causal) };
+            let apart = Work { heads, of_tile: 1, queries, keys, mask: Mask::of(causal) };
             let one = apart.merged(group);
             fastest(Tile::of(64, 64).iter().copied(), [Some(apart), Some(one)]).is_some_and(|(_, work)| work == one)
         };
@@ -173,7 +176,8 @@ mod tests {
     fn extremes_have_a_tile() {
         for extent in [0, 1, 1 << 30, usize::MAX] {
             for causal in [false, true] {
-                let work = Work { heads: extent, queries: extent, keys: extent, mask: Mask::of(causal) };
+                let work =
+                    Work { heads: extent, of_tile: extent, queries: extent, keys: extent, mask: Mask::of(causal) };
                 for (tile, work) in Tile::of(128, 128).iter().flat_map(|tile| [(tile, work), (tile, work.merged(1))]) {
                     assert!(work.expected(*tile).is_finite(), "{work:?}");
                 }
