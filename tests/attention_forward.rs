@@ -307,8 +307,9 @@ fn packed_agrees(case: Case, lengths: &[[usize; 2]]) {
     packed_agrees_by(case, lengths, None);
 }
 
-/// Packed sequences of so many queries and keys, on every device, by tiles of `rows` queries or, without it, by those that a call takes.
-fn packed_agrees_by(case: Case, lengths: &[[usize; 2]], rows: Option<usize>) {
+/// Packed sequences of so many queries and keys, on every device, by tiles of so many rows, which are queries of so many heads, or, without them, by those that a
+/// call takes.
+fn packed_agrees_by(case: Case, lengths: &[[usize; 2]], tile: Option<[usize; 2]>) {
     let Case { sizes: [_, h, hk, ..], head: [d, dv], causal, left, right, cap: soft_cap, .. } = case;
     let firsts = |of: usize| {
         let ends = lengths.iter().scan(3, |at, length| {
@@ -334,18 +335,25 @@ fn packed_agrees_by(case: Case, lengths: &[[usize; 2]], rows: Option<usize>) {
         let log_sum_exp = Some(&mut logs);
         let options = Forward { causal, left, right, soft_cap, sinks, log_sum_exp, ..Forward::default() };
         let packed = Packed { first_query: &fq, first_key: &fk };
-        match rows {
+        match tile {
             None => forward_packed(&device, queries.view(), keys.view(), values.view(), packed, o.view_mut(), options)
                 .unwrap(),
-            Some(rows) => {
-                let step = if d == 128 { 80 } else { 128 };
-                let (window, cap) = (false, false);
-                let params =
-                    PackedParams { BM: rows, BN: step, D: d, DV: dv, THREADS: 2 * rows, WINDOW: window, CAP: cap };
+            Some([rows, together]) => {
+                let step = if d == 128 && rows == 192 { 80 } else { 128 };
+                let params = PackedParams {
+                    BM: rows,
+                    BN: step,
+                    D: d,
+                    DV: dv,
+                    THREADS: 2 * rows,
+                    WINDOW: false,
+                    CAP: false,
+                    GROUP: together,
+                };
                 let kernel = packed_kernel::packed::<f16>::instance(&device, params).unwrap();
                 let (sequences, scale) = (lengths.len(), std::f32::consts::LOG2_E / (d as f32).sqrt());
-                let [q, k, v] = [&queries, &keys, &values].map(|x| x.view().swap_axes(0, 1).unwrap());
-                let o = o.view_mut().swap_axes(0, 1).unwrap();
+                let [k, v] = [&keys, &values].map(|x| x.view().swap_axes(0, 1).unwrap());
+                let (q, o) = (queries.view(), o.view_mut());
                 let halvings = sequences.next_power_of_two().trailing_zeros() as usize;
                 let [left, right] = [left.unwrap_or(usize::MAX), if causal { 0 } else { right.unwrap_or(usize::MAX) }]
                     .map(|keys| keys.min(1 << 29));
@@ -389,10 +397,27 @@ fn packed_sequences() {
 #[test]
 fn packed_sequences_by_tiles_of_192_rows() {
     let lengths = [[5, 70], [0, 4], [192, 200], [3, 0], [193, 260], [4, 2], [1, 1]];
-    packed_agrees_by(causal([1, 2, 1, 0, 0], 64), &lengths, Some(192));
-    packed_agrees_by(case([1, 1, 1, 0, 0], 64), &[[5, 70], [0, 4], [3, 0], [200, 130]], Some(192));
-    packed_agrees_by(Case { sinks: true, right: Some(3), ..case([1, 2, 2, 0, 0], 64) }, &lengths[..3], Some(192));
-    packed_agrees_by(causal([1, 2, 1, 0, 0], 128), &lengths, Some(192));
+    let tile = Some([192, 1]);
+    packed_agrees_by(causal([1, 2, 1, 0, 0], 64), &lengths, tile);
+    packed_agrees_by(case([1, 1, 1, 0, 0], 64), &[[5, 70], [0, 4], [3, 0], [200, 130]], tile);
+    packed_agrees_by(Case { sinks: true, right: Some(3), ..case([1, 2, 2, 0, 0], 64) }, &lengths[..3], tile);
+    packed_agrees_by(causal([1, 2, 1, 0, 0], 128), &lengths, tile);
+}
+
+/// Heads that share keys have their queries in one tile: sequences of less than a tile, of one to its last row, and of one query more.
+#[test]
+fn packed_sequences_of_heads_that_share_keys() {
+    let lengths = [[5, 70], [0, 4], [16, 30], [3, 0], [33, 130], [4, 2], [1, 1]];
+    packed_agrees(causal([1, 8, 1, 0, 0], 64), &lengths);
+    packed_agrees(Case { sinks: true, ..case([1, 8, 2, 0, 0], 128) }, &lengths);
+    packed_agrees(Case { right: Some(3), sinks: true, ..case([1, 6, 3, 0, 0], 64) }, &lengths);
+    packed_agrees(causal([1, 12, 1, 0, 0], 64), &lengths[..3]);
+    packed_agrees(causal([1, 3, 1, 0, 0], 64), &lengths[..3]);
+    for together in [2, 4, 8] {
+        let lengths = [[5, 70], [192 / together, 200], [192 / together + 1, 30]];
+        packed_agrees_by(causal([1, 8, 1, 0, 0], 64), &lengths, Some([192, together]));
+        packed_agrees_by(Case { sinks: true, ..case([1, 8, 1, 0, 0], 128) }, &lengths, Some([192, together]));
+    }
 }
 
 #[test]

@@ -45,7 +45,11 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
             } else {
                 let message = "copy: the tiles differ in shape";
                 let at = format!("{} into {}", shape(walk, src.place, a), shape(walk, dst.place, b));
-                let help = "give both tiles the same extents, or one of them rows and columns and the other as many rows, of several axes";
+                let help = if a.len().max(b.len()) > 2 {
+                    "give both tiles the same extents, or one of them two: as many rows as the other's axes but the last have together, and its columns"
+                } else {
+                    "give both tiles the same extents"
+                };
                 walk.analysis.diagnostics.push(Diagnostic::new(Code::TILE_SHAPE, span, message).at(at).help(help));
                 return;
             }
