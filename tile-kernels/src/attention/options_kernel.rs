@@ -81,7 +81,7 @@ pub fn forward_options<
             );
             gemm(&weights, &v_s, &mut acc);
         }
-        write_sums(sums, &mut most, &mut total, b, h, row);
+        write_sums::<1>(sums, &mut most, &mut total, b, h, row);
         divide_rows(&mut acc, &mut total);
         copy(&acc, o.at_mut([b, h, row, 0]));
     }

@@ -121,39 +121,15 @@ pub fn hide_beyond(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, keys: 
     }
 }
 
-/// Hides the keys behind the row's own, of the scores of a step of `KEYS` keys: row `i` sees those up to number `own + i`.
+/// Hides the keys behind the row's own, of the scores of a step of `KEYS` keys: row `i` sees those up to number `own + i / GROUP`.
 #[tile_fn]
-pub fn hide_later(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: usize) {
+pub fn hide_later<const GROUP: usize>(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: usize) {
     if step * KEYS + KEYS > own + 1 {
         for [i, j] in parallel([ROWS, KEYS]) {
-            if step * KEYS + j > own + i {
+            if step * KEYS + j > own + i / GROUP {
                 scores[[i, j]] = f32::NEG_INFINITY;
             }
         }
-    }
-}
-
-/// Hides the keys behind the row's own, of the scores of a step of `KEYS` keys. All rows see the keys up to number `last`, the first one's own. `MERGED`: rows are of one head
-/// after the other, `queries` of each, from query number `first` of a head on; query `x` of a head sees the keys up to number `past + x`.
-#[tile_fn(uses(hide_later))]
-pub fn hide_later_in_turn<const MERGED: bool>(
-    scores: &mut Fragment<f32, (ROWS, KEYS)>,
-    step: usize,
-    last: usize,
-    past: usize,
-    first: usize,
-    queries: usize,
-) {
-    if MERGED {
-        if step * KEYS + KEYS > last + 1 {
-            for [i, j] in parallel([ROWS, KEYS]) {
-                if step * KEYS + j > past + (first + i) % queries {
-                    scores[[i, j]] = f32::NEG_INFINITY;
-                }
-            }
-        }
-    } else {
-        hide_later(scores, step, last);
     }
 }
 
@@ -287,9 +263,10 @@ pub fn sequence_of(
     z
 }
 
-/// Writes the logarithms of the rows' sums of weights, where they are asked for: rows `row` on of head `head` of sequence `batch`.
+/// Writes the logarithms of the rows' sums of weights, where they are asked for: of sequence `batch`, from query `row` and head `head` on, `GROUP` heads of
+/// a query one behind the other.
 #[tile_fn(uses(log_of_sum))]
-pub fn write_sums(
+pub fn write_sums<const GROUP: usize>(
     sums: Option<&mut Tensor<f32, (B, H, M)>>,
     most: &mut Fragment<f32, (ROWS,)>,
     total: &mut Fragment<f32, (ROWS,)>,
@@ -299,7 +276,7 @@ pub fn write_sums(
 ) {
     if let Some(sums) = sums {
         for [i] in parallel([ROWS]) {
-            *sums.masked_mut([batch, head, row + i]) = log_of_sum(most[i], total[i]);
+            *sums.masked_mut([batch, head + i % GROUP, row + i / GROUP]) = log_of_sum(most[i], total[i]);
         }
     }
 }
