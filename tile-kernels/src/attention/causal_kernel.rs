@@ -57,7 +57,9 @@ pub fn causal<
         let row = (ceil_div(M, of_tile) - 1 - tile) * of_tile;
         begin_tile(&mut acc, &mut most, &mut total);
         copy(q.tile([b..b + 1, row..row + BM / GROUP, h..h + GROUP, 0..D]), &mut q_s);
-        for step in pipelined(0..ceil_div(min(before + row + of_tile, N), BN), BM / 64) {
+        // A step's keys at least: the steps are known to fit 32 bits.
+        let seen = max(min(before + min(row + of_tile, M), 1 << 30), BN);
+        for step in pipelined(0..ceil_div(seen, BN), BM / 64) {
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
