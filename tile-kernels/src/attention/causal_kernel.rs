@@ -59,11 +59,12 @@ pub fn causal<
         copy(q.tile([b..b + 1, row..row + BM / GROUP, h..h + GROUP, 0..D]), &mut q_s);
         // A step's keys at least: the steps are known to fit 32 bits.
         let seen = max(min(before + min(row + of_tile, M), 1 << 30), BN);
+        let own = before + row; // the last key that the tile's first query sees
         for step in pipelined(0..ceil_div(seen, BN), BM / 64) {
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-            hide_later::<GROUP>(&mut scores, step, before + row);
+            hide_later::<GROUP>(&mut scores, step, own);
             softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
             gemm(&weights, &v_s, &mut acc);
         }
