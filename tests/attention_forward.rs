@@ -2,6 +2,7 @@
 //! both ways that heads lie in memory.
 
 use tile_kernel_examples::devices::devices;
+use tile_kernels::attention::causal_kernel::{self, CausalParams};
 use tile_kernels::attention::packed_kernel::{self, PackedParams};
 use tile_kernels::attention::{Forward, Packed, forward, forward_packed};
 use tile_runtime::kernel::Target;
@@ -213,6 +214,28 @@ fn causal_heads_that_share_keys() {
     agrees(Case { by_token: true, ..causal([1, 144, 36, 40, 190], 64) });
     agrees(causal([1, 134, 67, 60, 61], 64));
     agrees(causal([1, 134, 2, 3, 30], 64));
+}
+
+/// In whatever sections sequences have their tiles computed, results have the same bits.
+#[test]
+fn sections_do_not_change_bits() {
+    let (b, h, m, d) = (4, 4, 70, 64);
+    for device in devices().into_iter().filter(|device| device.supports(Target::Sm90a)) {
+        let q = device.tensor(&half(b * h * m * d, 5), [b, m, h, d]).unwrap();
+        let [k, v] = [6, 7].map(|seed| device.tensor(&half(b * m * d, seed), [b, 1, m, d]).unwrap());
+        let params = CausalParams { BM: 128, BN: 128, D: d, DV: d, THREADS: 256, GROUP: 4 };
+        let kernel = causal_kernel::causal::<f16>::instance(&device, params).unwrap();
+        let [one, two, all] = [1, 2, 4].map(|section| {
+            let mut o = device.tensor(&vec![f16::NAN; b * h * m * d], [b, m, h, d]).unwrap();
+            kernel.launch(&q, &k, &v, &mut o, None, 0.1, h, 0, section).unwrap();
+            o.to_vec().unwrap().into_iter().map(f16::to_bits).collect::<Vec<_>>()
+        });
+        assert!(one == two && two == all, "{device}");
+        assert!(one.iter().all(|bits| f16::from_bits(*bits).is_finite()), "{device}");
+        let mut o = device.zeros::<f16, 4>([b, m, h, d]).unwrap();
+        let refused = kernel.launch(&q, &k, &v, &mut o, None, 0.1, h, 0, 3).unwrap_err().to_string();
+        assert!(refused.contains("B % section == 0"), "{refused}");
+    }
 }
 
 /// Heads of 128 keep a row's maximum until it has grown 2^8 times, and a warp none of whose rows has multiplies nothing.

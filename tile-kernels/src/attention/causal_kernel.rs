@@ -5,7 +5,7 @@ use super::parts::{begin_tile, divide_seen_rows, hide_later, softmax_step, write
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
-/// [`forward`](fn@super::forward_kernel::forward) where query `i` sees the keys up to number `past + i`; the tiles with most keys come first. A tile's rows are
+/// [`forward`](fn@super::forward_kernel::forward) where query `i` sees the keys up to number `past + i`; of the tiles of `section` sequences those with most keys come first. A tile's rows are
 /// `BM / GROUP` queries of `GROUP` heads, which share keys: those of the first query, then those of the next.
 #[tile_kernel(
     instances(
@@ -18,6 +18,7 @@ use tile_runtime::prelude::*;
     ),
     require(HK > 0 && H % HK == 0 && group > 0 && group % GROUP == 0),
     require(N > 0 && N <= 1 << 30),
+    require(section > 0 && B % section == 0),
     uses(begin_tile, divide_seen_rows, hide_later, softmax_step, write_sums)
 )]
 pub fn causal<
@@ -37,6 +38,7 @@ pub fn causal<
     scale: f32,
     group: usize,
     past: usize,
+    section: usize,
     taken: &mut Workspace<u32, (Fixed<1>,)>,
 ) {
     threads([THREADS]);
@@ -51,9 +53,10 @@ pub fn causal<
     let mut here = alloc_fragment::<f32>([BM]);
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
-    let of_tile = BM / GROUP;
-    for [part, tile, b] in persistent([H / GROUP, ceil_div(M, of_tile), B]).counter(&mut taken[0]) {
-        let h = part * GROUP;
+    let (of_tile, heads) = (BM / GROUP, H / GROUP);
+    for [at, tile, part] in persistent([heads * section, ceil_div(M, of_tile), B / section]).counter(&mut taken[0]) {
+        let b = min(part * section + at / heads, B);
+        let h = at % heads * GROUP;
         let row = (ceil_div(M, of_tile) - 1 - tile) * of_tile;
         begin_tile(&mut acc, &mut most, &mut total);
         copy(q.tile([b..b + 1, row..row + BM / GROUP, h..h + GROUP, 0..D]), &mut q_s);

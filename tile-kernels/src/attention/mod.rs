@@ -85,6 +85,20 @@ const FULL_OF_EIGHT: usize = 60;
 /// Keys of a step of [`prefill`].
 const PREFILL_STEP: usize = 128;
 
+/// Bytes of keys and values that stay in an H200's second-level cache while tiles of all of them are computed.
+const CACHED: usize = 40 << 20;
+
+/// How many of `batch` sequences, which have so many bytes of keys and values each, have their tiles computed together, the longest of all first: all, or as many as stay in the
+/// cache and divide them.
+fn section(batch: usize, bytes: usize) -> usize {
+    const MOST: usize = 256;
+    let fitting = (CACHED / bytes.max(1)).max(1);
+    if batch <= fitting {
+        return batch.max(1);
+    }
+    (1..=fitting.min(MOST)).rev().find(|of| batch.is_multiple_of(*of)).unwrap_or(1)
+}
+
 /// How many heads with `d` elements and values of `dv` may have their queries in one tile, of each `group` that share keys.
 fn of_tile(group: usize, heads: [usize; 2]) -> usize {
     let together = if matches!(heads, [64, 64] | [128, 128]) { [8, 4, 2, 1] } else { [1; 4] };
@@ -537,7 +551,9 @@ pub fn forward<T: Half>(
             let o = o.to_view().map(|o| o.swap_axes(1, 2)).transpose()?;
             let refuse = || Error::Unsupported { function: NAME, problem: "results have no four axes".into() };
             let o = o.ok_or_else(refuse)?;
-            kernel.launch_on(on, q.swap_axes(1, 2)?, k, v, o, sums, scale, group, past)?;
+            let bytes = [keys, d + dv, size_of::<T>()].into_iter().fold(key_heads, usize::saturating_mul);
+            let section = section(batch, bytes);
+            kernel.launch_on(on, q.swap_axes(1, 2)?, k, v, o, sums, scale, group, past, section)?;
             return Ok(());
         }
         let one_head = o.to_view().filter(|_| taken != work).map(|o| o.reshape(merged(dv))).transpose()?;
