@@ -207,7 +207,7 @@ fn batches_by_tile<T: GemmElement<f32> + Real>(operands: Operands, epilogue: boo
         if operands == (Operands::Tf32 { fetched: true }) && !tf32::takes(stored) {
             continue;
         }
-        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, operands, splits: true };
+        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, operands, splits: true, turns: [0; 2] };
         // A step of K, and as many as there are parts, the last of which is not whole.
         let deep = batched::Shape { k: 8 * 64, ..shape };
         let parted = deep.ranked().into_iter().filter(|(choice, _)| choice.parts > 1);
@@ -252,6 +252,80 @@ fn batches_by_every_tile() {
 fn batches_as_tf32_by_every_tile() {
     batches_by_tile::<f32>(Operands::Tf32 { fetched: true }, true);
     batches_by_tile::<f32>(Operands::Tf32 { fetched: false }, false);
+}
+
+/// Operands as tf32 that both lie across K: by the fastest and the slowest of the choices for a copy of one of them, one after the other in the
+/// memory of the copies, and in a graph.
+fn turned(device: &Device, [z, m, n, k]: [usize; 4], ones: [bool; 2], epilogue: bool) {
+    let [za, zb] = ones.map(|one| if one { 1 } else { z });
+    let (a, b, bias) = (integers::<f32>(1, za * m * k, 3), integers::<f32>(2, zb * n * k, 3), integers::<f32>(3, n, 3));
+    let (da, db) = (device.tensor(&a, [za, k, m]).unwrap(), device.tensor(&b, [zb, k, n]).unwrap());
+    let bias_of = device.tensor(&bias, [n]).unwrap();
+    let mut dc = device.zeros::<f32, 3>([z, m, n]).unwrap();
+    let bias = epilogue.then_some(&bias_of);
+    let options = Gemm { a_transposed: true, bias, ..Gemm::default() }.tf32();
+    let wanted: Vec<f32> = (0..z)
+        .flat_map(|i| {
+            let [ia, ib] = ones.map(|one| if one { 0 } else { i });
+            product(&a[ia * m * k..(ia + 1) * m * k], &b[ib * n * k..(ib + 1) * n * k], [m, n, k], [true, false])
+        })
+        .enumerate()
+        .map(|(at, sum)| sum + bias.map_or(0.0, |_| integers::<f32>(3, n, 3)[at % n]))
+        .collect();
+    let shape = batched::Shape::of(device, &da.view(), &db.view(), [z, m, n], &options);
+    assert_eq!(shape.turns, [za as i64, zb as i64]);
+    let all: Vec<batched::Choice> = shape.ranked().into_iter().map(|(choice, _)| choice).collect();
+    for turned in [[true, false], [false, true]] {
+        let of_it: Vec<_> = all.iter().filter(|choice| choice.turned == turned).collect();
+        let [first, .., last] = of_it[..] else { panic!("{turned:?}: {of_it:?}") };
+        for choice in [first, last] {
+            dc.write(&vec![12345.0; z * m * n]).unwrap();
+            batched::launch_by(device, *choice, da.view(), db.view(), dc.view_mut(), &options).unwrap();
+            assert!(dc.to_vec().unwrap() == wanted, "{choice}: {z} of {m} x {n} x {k}, {ones:?}");
+        }
+        let launch = |on: &Stream| {
+            batched::launch_by(on, *last, da.view(), db.view(), dc.view_mut(), &options)?;
+            Ok(batched::launch_by(on, *first, da.view(), db.view(), dc.view_mut(), &options)?)
+        };
+        device.capture(launch).unwrap().launch().unwrap();
+        assert!(dc.to_vec().unwrap() == wanted, "in a graph: {first}, {last}");
+    }
+}
+
+#[test]
+fn batches_of_which_an_operand_is_transposed_first() {
+    turned(&Device::simulator(), [3, 72, 132, 68], [false, false], false);
+    turned(&Device::simulator(), [2, 4, 200, 300], [false, true], true);
+    turned(&Device::checked_simulator(), [2, 68, 36, 40], [true, false], false);
+}
+
+/// Long products of operands across K take a copy of one of them, short ones and all others none; nor do those that the launch will refuse.
+#[test]
+fn which_batches_are_transposed_first() {
+    let device = &Device::simulator();
+    let shape = |[z, m, n, k]: [usize; 4], stored: [bool; 2], precision| {
+        let extents = |t: bool, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
+        let a = device.zeros::<f32, 3>(extents(stored[0], m, k)).unwrap();
+        let b = device.zeros::<f32, 3>(extents(stored[1], k, n)).unwrap();
+        let options = Gemm { a_transposed: stored[0], b_transposed: stored[1], precision, ..Gemm::default() };
+        batched::Shape::of(device, &a.view(), &b.view(), [z, m, n], &options)
+    };
+    let (across, tf32) = ([true, false], Precision::Tf32);
+    let taken = |extents, stored, precision| shape(extents, stored, precision).fastest().0.turned;
+    assert_eq!(taken([12, 976, 104, 2536], across, tf32), [false, true]);
+    assert_eq!(taken([24, 384, 1560, 184], across, tf32), [true, false]);
+    assert_eq!(taken([14, 144, 24, 56], across, tf32), [false; 2]);
+    for stored in [[true, true], [false, false], [false, true]] {
+        assert_eq!(shape([12, 976, 104, 2536], stored, tf32).turns, [0; 2], "{stored:?}");
+    }
+    assert_eq!(shape([12, 976, 104, 2536], across, Precision::Full).turns, [0; 2]);
+    // Rows that begin between multiples of 16 bytes, and extents that disagree.
+    assert_eq!(shape([4, 98, 104, 256], across, tf32).turns, [0; 2]);
+    let (a, b) = (device.zeros::<f32, 3>([4, 40, 32]).unwrap(), device.zeros::<f32, 3>([3, 40, 48]).unwrap());
+    let options = Gemm { a_transposed: true, ..Gemm::default() }.tf32();
+    assert_eq!(batched::Shape::of(device, &a.view(), &b.view(), [4, 32, 48], &options).turns, [0; 2]);
+    let first = device.zeros::<f32, 3>([1, 40, 48]).unwrap();
+    assert_eq!(batched::Shape::of(device, &a.view(), &first.view(), [4, 32, 48], &options).turns, [4, 1]);
 }
 
 #[test]

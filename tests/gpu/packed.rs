@@ -2,6 +2,7 @@
 
 use tile_kernel_examples::data::{Real, integers};
 use tile_kernel_examples::gemm::product;
+use tile_kernels::gemm::batched::{self, Shape};
 use tile_kernels::gemm::{Choice, Gemm, GemmElement, Precision, candidates, gemm_by};
 use tile_runtime::kernel::{LaunchOn, Target};
 use tile_runtime::prelude::*;
@@ -80,4 +81,62 @@ fn packed_products() {
             check::<f16>(&device, shape, stored, Precision::Full);
         }
     }
+}
+
+/// Batches as tf32 that both lie across K, by every choice for a copy of one operand: one behind the other in the memory of the copies, on two
+/// streams at once, and in a graph.
+fn check_batches(device: &Device, [z, m, n, k]: [usize; 4], zb: usize) {
+    let options = Gemm { a_transposed: true, ..Gemm::default() }.tf32();
+    let mut all: Vec<_> = (0..4)
+        .map(|seed| {
+            let (a, b) = (integers::<f32>(2 * seed, z * m * k, 2), integers::<f32>(2 * seed + 1, zb * n * k, 2));
+            let wanted: Vec<f32> = (0..z)
+                .flat_map(|i| {
+                    let at = if zb == 1 { 0 } else { i };
+                    product(&a[i * m * k..(i + 1) * m * k], &b[at * n * k..(at + 1) * n * k], [m, n, k], [true, false])
+                })
+                .collect();
+            let (a, b) = (device.tensor(&a, [z, k, m]).unwrap(), device.tensor(&b, [zb, k, n]).unwrap());
+            (a, b, device.zeros::<f32, 3>([z, m, n]).unwrap(), wanted)
+        })
+        .collect();
+    let (a, b, ..) = &all[0];
+    let shape = Shape::of(device, &a.view(), &b.view(), [z, m, n], &options);
+    assert_eq!(shape.turns, [z as i64, zb as i64]);
+    let streams = [device.stream().unwrap(), device.stream().unwrap()];
+    for choice in shape.ranked().into_iter().map(|(choice, _)| choice).filter(|choice| choice.turned != [false; 2]) {
+        let mut right = |what: &str, all: &mut [(_, _, Tensor<f32, 3>, Vec<f32>)]| {
+            for (.., c, wanted) in all {
+                assert!(c.to_vec().unwrap() == *wanted, "{what}: {choice} {z} of {m} x {n} x {k}");
+                *c = device.zeros([z, m, n]).unwrap();
+            }
+        };
+        for (a, b, c, _) in &mut all {
+            batched::launch_by(device, choice, a.view(), b.view(), c.view_mut(), &options).unwrap();
+        }
+        right("one stream", &mut all);
+        for (at, (a, b, c, _)) in all.iter_mut().enumerate() {
+            batched::launch_by(&streams[at % 2], choice, a.view(), b.view(), c.view_mut(), &options).unwrap();
+        }
+        right("two streams", &mut all);
+        let graph = device.capture(|on| {
+            all.iter_mut().try_for_each(|(a, b, c, _)| {
+                Ok(batched::launch_by(on, choice, a.view(), b.view(), c.view_mut(), &options)?)
+            })
+        });
+        graph.unwrap().launch().unwrap();
+        right("a graph", &mut all);
+    }
+}
+
+#[test]
+fn transposed_batches() {
+    let Some(device) = super::gpu() else { return };
+    if !device.supports(Target::Sm90a) {
+        eprintln!("SKIPPED, it is for Hopper");
+        return;
+    }
+    check_batches(&device, [3, 72, 132, 68], 3);
+    check_batches(&device, [40, 264, 100, 36], 1);
+    check_batches(&device, [5, 300, 516, 1000], 5);
 }

@@ -65,6 +65,30 @@ pub fn pack_transposed<T>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (N, M)>) {
     }
 }
 
+/// `y[z] = x[z]^T` for every `z`, as [`pack_transposed`] has it for one matrix.
+#[tile_kernel(
+    pdl(independent = []),
+    dtypes(T in [f32]),
+    lints(TK0601 = "deny")
+)]
+pub fn pack_transposed_batch<T>(x: &Tensor<T, (Z, M, N)>, y: &mut Tensor<T, (Z, N, M)>) {
+    let [bx, by, z] = blocks([ceil_div(N, 64), ceil_div(M, 64), Z]);
+    let [tx, ty] = threads([64, 4]);
+    // A column lies in different banks.
+    let mut tile = alloc_shared::<T>([64, 65]);
+    let mut values = alloc_local::<T>([16]);
+    for r in unroll(0..16) {
+        values[r] = x.masked([z, by * 64 + r * 4 + ty, bx * 64 + tx]);
+    }
+    for r in unroll(0..16) {
+        tile[[r * 4 + ty, tx]] = values[r];
+    }
+    sync_threads();
+    for r in unroll(0..16) {
+        *y.masked_mut([z, bx * 64 + r * 4 + ty, by * 64 + tx]) = tile[[tx, r * 4 + ty]];
+    }
+}
+
 /// How an operand is copied before a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pack {
@@ -81,7 +105,7 @@ pub enum Pack {
 pub type Packs = [Option<Pack>; 2];
 
 /// Most bytes of scratch memory that an operand is copied to.
-const MOST_BYTES: i64 = 512 << 20;
+pub(super) const MOST_BYTES: i64 = 512 << 20;
 
 /// Rows below which tiles of few rows are thought of for an `a` that is stored across K.
 const FEW_ROWS: i64 = 64;
@@ -100,7 +124,7 @@ const NARROW: f64 = 2.4e6;
 
 impl Pack {
     /// us that a copy of an operand of these extents, as it is stored, is expected to take on an H200.
-    fn us(self, [rows, cols]: [i64; 2], bytes: i64) -> f64 {
+    pub(super) fn us(self, [rows, cols]: [i64; 2], bytes: i64) -> f64 {
         let moved = (2 * rows * cols * bytes) as f64;
         let rate = if self == (Pack::Rows { vec: 1 }) && bytes == 2 { NARROW } else { RATE };
         // Of a small one there are too few blocks to ask for as many bytes as memory has under way.
@@ -134,7 +158,7 @@ impl fmt::Display for Pack {
 
 /// Elements from a row to the next one, where rows of so many begin at multiples of 16 bytes. They begin at multiples of 128 bytes, lines of
 /// memory, where that is no more than a sixteenth longer.
-fn pitch(width: i64, bytes: i64) -> i64 {
+pub(super) fn pitch(width: i64, bytes: i64) -> i64 {
     let of_line = (width * bytes + 127) / 128 * 128 / bytes;
     let of_piece = (width * bytes + 15) / 16 * 16 / bytes;
     if of_line - width <= width / 16 { of_line } else { of_piece }

@@ -9,7 +9,8 @@
 
 use super::super::copied::Operands;
 use super::super::model::{at_once, norm, up};
-use super::super::{Gemm, Tile, operands_of};
+use super::super::pack::{self, Pack};
+use super::super::{Gemm, PACKED, Precision, Tile, operands_of, rows_begin_at, tf32};
 use std::fmt;
 use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput};
 use tile_runtime::prelude::*;
@@ -31,6 +32,9 @@ pub struct Shape {
     pub operands: Operands,
     /// Whether the device has clusters, over whose blocks K may be split.
     pub splits: bool,
+    /// Matrices of `a` and of `b` that may be copied first, transposed, to where `wgmma` multiplies both: of operands as tf32 that both lie
+    /// across K. 0 where there are none.
+    pub turns: [i64; 2],
 }
 
 /// An instance, but for layouts and epilogue.
@@ -40,10 +44,15 @@ pub struct Choice {
     pub tile: Tile,
     /// Parts of K, each a block's of a cluster: 1, or those of an instance of [`gemm_batch_cluster`](struct@super::split::gemm_batch_cluster).
     pub parts: usize,
+    /// Whether `a` and `b` are copied first, transposed, by a launch of [`pack_transposed_batch`](struct@pack::pack_transposed_batch).
+    pub turned: [bool; 2],
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (operand, _) in ["a", "b"].into_iter().zip(self.turned).filter(|(_, turned)| *turned) {
+            write!(f, "{operand} transposed, ")?;
+        }
         let (rows, cols, step, stages, threads, cx, cy) = self.tile;
         write!(f, "{rows}x{cols}x{step}, {stages} stages, {threads} threads, ")?;
         match self.parts {
@@ -234,15 +243,18 @@ pub(super) fn starts_early(operands: Operands, us: f64) -> bool {
     }
 }
 
-/// Blocks along the second axis of a grid. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+/// Blocks along the second axis of a grid, and along the third. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 const MOST_BLOCKS: i64 = 65_535;
+
+/// Rows of a tile of [`pack_transposed_batch`](struct@pack::pack_transposed_batch).
+const TURNED: i64 = 64;
 
 /// How sharply the longest of what a launch waits for stands out.
 const POWER: f64 = 2.0;
 
 impl Paced {
-    /// us that a launch is expected to take.
-    fn us(&self, shape: &Shape) -> f64 {
+    /// us that a launch is expected to take. `pitches`: elements from a row to the next one of each operand.
+    fn us(&self, shape: &Shape, pitches: [i64; 2]) -> f64 {
         let &Shape { batches, m, n, k, stored: [a_across, b_transposed], operands, .. } = shape;
         let &Kind { fixed, memory, store, across, between: [between, halved], cache, split } = operands.kind();
         let (rows, cols, step, _, _, cx, cy) = self.tile;
@@ -252,7 +264,6 @@ impl Paced {
         let blocks = batches.saturating_mul(high).saturating_mul(wide).saturating_mul(parts).max(1);
         let most = up(blocks, at_once(cx * cy * parts));
         let size = operands.bytes();
-        let pitches = [if a_across { m } else { k }, if b_transposed { k } else { n }];
         let slower = |part: f64, holds: bool| 1.0 + part * f64::from(holds);
         let [lines, sectors] = [128, 32].map(|bytes| pitches.map(|pitch| pitch * size % bytes != 0));
         let count = |between: [bool; 2]| f64::from(u8::from(between[0]) + u8::from(between[1]));
@@ -335,29 +346,92 @@ impl Shape {
             (Argument::Tensor(a), Argument::Tensor(b)) => operands_of(on, [&a, &b], options),
             _ => Operands::Full,
         };
-        let [batches, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
         let splits = on.device().supports(Target::Sm90a);
-        Shape { batches, m, n, k, stored, operands, splits }
+        let turns = match (a.argument(), b.argument()) {
+            (Argument::Tensor(a_ref), Argument::Tensor(b_ref))
+                if operands == (Operands::Tf32 { fetched: false })
+                    && options.precision == Precision::Tf32
+                    && splits
+                    && !tf32::takes(stored)
+                    && [&a_ref, &b_ref].into_iter().all(|x| rows_begin_at(x, 16)) =>
+            {
+                turns([a.shape(), b.shape()], [batches, m, n])
+            }
+            _ => [0; 2],
+        };
+        let [batches, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+        Shape { batches, m, n, k, stored, operands, splits, turns }
     }
 
-    /// The instances that there are for the operands, with the us expected of each.
+    /// Elements from a row to the next one of each operand, whose rows follow one another.
+    fn pitches(&self) -> [i64; 2] {
+        let Shape { m, n, k, stored: [a_across, b_transposed], .. } = *self;
+        [if a_across { m } else { k }, if b_transposed { k } else { n }]
+    }
+
+    /// The instances that there are for the operands as they are, with the us expected of each.
     fn candidates(&self) -> impl Iterator<Item = (Choice, f64)> {
-        let tiles = self.operands.tiles().iter().filter(|paced| paced.takes(self));
-        tiles.map(|paced| (Choice { tile: paced.tile, parts: paced.parts }, paced.us(self)))
+        self.fetched(self.pitches(), [false; 2])
     }
 
-    /// Every instance that there is for the operands, with the us expected of each, the one that a call takes first.
-    pub fn ranked(&self) -> Vec<(Choice, f64)> {
-        let mut all: Vec<_> = self.candidates().collect();
-        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+    /// The instances that there are for operands of these pitches, with the us expected of each.
+    fn fetched(&self, pitches: [i64; 2], turned: [bool; 2]) -> impl Iterator<Item = (Choice, f64)> {
+        let tiles = self.operands.tiles().iter().filter(|paced| paced.takes(self));
+        tiles.map(move |paced| (Choice { tile: paced.tile, parts: paced.parts, turned }, paced.us(self, pitches)))
+    }
+
+    /// The instances that there are where one operand is copied first, with the us expected of each and of the copy.
+    fn turned(&self) -> Vec<(Choice, f64)> {
+        let mut all = vec![];
+        for (turned, width, at) in [([true, false], self.m, 0), ([false, true], self.n, 1)] {
+            let matrices = self.turns[at];
+            if matrices == 0 {
+                continue;
+            }
+            let [a_across, b_transposed] = self.stored;
+            let stored = [a_across ^ turned[0], b_transposed ^ turned[1]];
+            let shape = Shape { stored, operands: Operands::Tf32 { fetched: true }, ..*self };
+            let bytes = shape.operands.bytes();
+            let mut pitches = shape.pitches();
+            pitches[at] = pack::pitch(self.k, bytes);
+            let before = Pack::Transposed.us([matrices.saturating_mul(self.k), width], bytes);
+            all.extend(shape.fetched(pitches, turned).map(|(choice, us)| (choice, before + us)));
+        }
         all
     }
 
-    /// The instance that a call takes, with the us expected of it.
-    pub fn fastest(&self) -> (Choice, f64) {
-        let none = (Choice { tile: FULL[0].tile, parts: 1 }, 0.0);
-        self.candidates().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(none)
+    /// Every instance that there is, with the us expected of each, the one that a call takes first.
+    pub fn ranked(&self) -> Vec<(Choice, f64)> {
+        let taken = self.fastest();
+        let mut all: Vec<_> = self.candidates().chain(self.turned()).filter(|(choice, _)| *choice != taken.0).collect();
+        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+        all.insert(0, taken);
+        all
     }
+
+    /// The instance that a call takes, with the us expected of it: one for a copy of an operand where it is expected to take less than
+    /// [`PACKED`] of the others.
+    pub fn fastest(&self) -> (Choice, f64) {
+        let none = (Choice { tile: FULL[0].tile, parts: 1, turned: [false; 2] }, 0.0);
+        let least = |all: &mut dyn Iterator<Item = (Choice, f64)>| all.min_by(|a, b| a.1.total_cmp(&b.1));
+        let fastest = least(&mut self.candidates()).unwrap_or(none);
+        least(&mut self.turned().into_iter()).filter(|(_, us)| *us < PACKED * fastest.1).unwrap_or(fastest)
+    }
+}
+
+/// Matrices of `a`, `[Z, K, M]` or of one matrix, and of `b`, `[Z, K, N]` or of one, that may be copied. None of operands that the launch of a
+/// product refuses, and of an operand whose copy would be too large.
+fn turns([a, b]: [[usize; 3]; 2], [batches, m, n]: [usize; 3]) -> [i64; 2] {
+    let fits = |x: [usize; 3], width: usize| (x[0] == 1 || x[0] == batches) && x[2] == width;
+    if !fits(a, m) || !fits(b, n) || a[1] != b[1] || [batches, m, n, a[1]].contains(&0) {
+        return [0; 2];
+    }
+    [a, b].map(|x| {
+        let [matrices, k, width] = x.map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+        let bytes = matrices.saturating_mul(width).saturating_mul(pack::pitch(k, 4)).saturating_mul(4);
+        let is_small = bytes <= pack::MOST_BYTES && matrices <= MOST_BLOCKS && up(k, TURNED) <= MOST_BLOCKS;
+        if is_small { matrices } else { 0 }
+    })
 }
 
 #[cfg(test)]
@@ -369,7 +443,7 @@ mod tests {
     const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
 
     fn shape(batches: i64, [m, n, k]: [i64; 3], stored: [bool; 2], operands: Operands) -> Shape {
-        Shape { batches, m, n, k, stored, operands, splits: true }
+        Shape { batches, m, n, k, stored, operands, splits: true, turns: [0; 2] }
     }
 
     /// Every tile is an instance, in the layouts that it is offered in, with and without an epilogue.
@@ -390,7 +464,7 @@ mod tests {
                 }
                 let all = shape(4, [64, 64, 1024], stored, operands).ranked();
                 assert!(!all.is_empty(), "{operands:?} {stored:?}");
-                for (Choice { tile: (bm, bn, bk, stages, threads, cx, cy), parts }, _) in all {
+                for (Choice { tile: (bm, bn, bk, stages, threads, cx, cy), parts, .. }, _) in all {
                     let kernel = if parts > 1 { parted } else { kernel };
                     let depth = (kernel.consts.len() >= 10).then_some(bk as i64);
                     let cluster = (kernel.consts.len() > 6).then_some([cx, cy].map(|blocks| blocks as i64));
