@@ -83,31 +83,40 @@ fn packed_products() {
     }
 }
 
-/// Batches as tf32 that both lie across K, by every choice for a copy of one operand: one behind the other in the memory of the copies, on two
-/// streams at once, and in a graph.
-fn check_batches(device: &Device, [z, m, n, k]: [usize; 4], zb: usize) {
-    let options = Gemm { a_transposed: true, ..Gemm::default() }.tf32();
-    let mut all: Vec<_> = (0..4)
+/// Batches by every choice for copies of their operands: one behind the other in the memory of the copies, on two streams at once, and in a
+/// graph. `zb`: matrices of `b`.
+fn check_batches<T: GemmElement + Real>(
+    device: &Device,
+    [z, m, n, k]: [usize; 4],
+    zb: usize,
+    stored: [bool; 2],
+    precision: Precision,
+) {
+    let options = Gemm { a_transposed: stored[0], b_transposed: stored[1], precision, ..Gemm::default() };
+    let extents = |t: bool, z: usize, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
+    let mut all: Vec<_> = (0..3)
         .map(|seed| {
-            let (a, b) = (integers::<f32>(2 * seed, z * m * k, 2), integers::<f32>(2 * seed + 1, zb * n * k, 2));
-            let wanted: Vec<f32> = (0..z)
-                .flat_map(|i| {
-                    let at = if zb == 1 { 0 } else { i };
-                    product(&a[i * m * k..(i + 1) * m * k], &b[at * n * k..(at + 1) * n * k], [m, n, k], [true, false])
-                })
-                .collect();
-            let (a, b) = (device.tensor(&a, [z, k, m]).unwrap(), device.tensor(&b, [zb, k, n]).unwrap());
-            (a, b, device.zeros::<f32, 3>([z, m, n]).unwrap(), wanted)
+            let (a, b) = (integers::<T>(2 * seed, z * m * k, 2), integers::<T>(2 * seed + 1, zb * n * k, 2));
+            let sums = (0..z).flat_map(|i| {
+                let at = if zb == 1 { 0 } else { i };
+                product(&a[i * m * k..(i + 1) * m * k], &b[at * n * k..(at + 1) * n * k], [m, n, k], stored)
+            });
+            let wanted: Vec<T> = sums.map(T::from_f32).collect();
+            let a = device.tensor(&a, extents(stored[0], z, m, k)).unwrap();
+            let b = device.tensor(&b, extents(stored[1], zb, k, n)).unwrap();
+            (a, b, device.zeros::<T, 3>([z, m, n]).unwrap(), wanted)
         })
         .collect();
     let (a, b, ..) = &all[0];
     let shape = Shape::of(device, &a.view(), &b.view(), [z, m, n], &options);
-    assert_eq!(shape.turns, [z as i64, zb as i64]);
+    let packed = shape.ranked().into_iter().map(|(choice, _)| choice).filter(|choice| choice.packs != [None; 2]);
+    let packed: Vec<_> = packed.collect();
+    assert!(!packed.is_empty(), "{shape:?}");
     let streams = [device.stream().unwrap(), device.stream().unwrap()];
-    for choice in shape.ranked().into_iter().map(|(choice, _)| choice).filter(|choice| choice.turned != [false; 2]) {
-        let mut right = |what: &str, all: &mut [(_, _, Tensor<f32, 3>, Vec<f32>)]| {
+    for choice in packed {
+        let right = |what: &str, all: &mut [(Tensor<T, 3>, Tensor<T, 3>, Tensor<T, 3>, Vec<T>)]| {
             for (.., c, wanted) in all {
-                assert!(c.to_vec().unwrap() == *wanted, "{what}: {choice} {z} of {m} x {n} x {k}");
+                assert!(c.to_vec().unwrap() == *wanted, "{what}: {choice} {z} of {m} x {n} x {k} {stored:?}");
                 *c = device.zeros([z, m, n]).unwrap();
             }
         };
@@ -130,13 +139,19 @@ fn check_batches(device: &Device, [z, m, n, k]: [usize; 4], zb: usize) {
 }
 
 #[test]
-fn transposed_batches() {
+fn packed_batches() {
     let Some(device) = super::gpu() else { return };
     if !device.supports(Target::Sm90a) {
         eprintln!("SKIPPED, it is for Hopper");
         return;
     }
-    check_batches(&device, [3, 72, 132, 68], 3);
-    check_batches(&device, [40, 264, 100, 36], 1);
-    check_batches(&device, [5, 300, 516, 1000], 5);
+    for (shape, zb) in [([3, 72, 132, 68], 3), ([20, 264, 100, 36], 1), ([5, 130, 260, 516], 5)] {
+        check_batches::<f32>(&device, shape, zb, [true, false], Precision::Tf32);
+    }
+    for (shape, zb) in [([3, 71, 133, 65], 1), ([5, 130, 258, 518], 5)] {
+        for stored in LAYOUTS {
+            check_batches::<f32>(&device, shape, zb, stored, Precision::Tf32);
+            check_batches::<bf16>(&device, shape, zb, stored, Precision::Full);
+        }
+    }
 }

@@ -65,6 +65,29 @@ pub fn pack_transposed<T>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (N, M)>) {
     }
 }
 
+/// `y[z] = x[z]` for every `z`, as [`pack_rows`] has it for one matrix.
+#[tile_kernel(
+    instances(VEC in [1, 2, 4], where VEC * T::BITS <= 64),
+    pdl(independent = []),
+    dtypes(T in [f16, bf16, f32]),
+    require(N % VEC == 0)
+)]
+pub fn pack_rows_batch<T, const VEC: usize>(x: &Tensor<T, (Z, M, N)>, y: &mut Tensor<T, (Z, M, N)>) {
+    let [bx, by, z] = blocks([ceil_div(N, 64 * VEC), ceil_div(M, 64), Z]);
+    let [tx, ty] = threads([32, 8]);
+    let mut values = alloc_local::<T>([16, VEC]);
+    for r in unroll(0..16) {
+        for v in vectorized(0..VEC) {
+            values[[r, v]] = x.masked([z, by * 64 + r / 2 * 8 + ty, (bx * 64 + r % 2 * 32 + tx) * VEC + v]);
+        }
+    }
+    for r in unroll(0..16) {
+        for v in vectorized(0..VEC) {
+            *y.masked_mut([z, by * 64 + r / 2 * 8 + ty, (bx * 64 + r % 2 * 32 + tx) * VEC + v]) = values[[r, v]];
+        }
+    }
+}
+
 /// `y[z] = x[z]^T` for every `z`, as [`pack_transposed`] has it for one matrix.
 #[tile_kernel(
     pdl(independent = []),
@@ -123,6 +146,12 @@ const RATE: f64 = 3.3e6;
 const NARROW: f64 = 2.4e6;
 
 impl Pack {
+    /// How rows of so many elements are copied that begin at multiples of so many bytes; none where TMA fetches them as they are.
+    pub(super) fn of_rows(width: i64, bytes: i64, begin_at: i64) -> Option<Pack> {
+        let fits = |vec: &i64| vec * bytes <= begin_at.min(8) && width % vec == 0;
+        (begin_at < 16).then(|| Pack::Rows { vec: [4, 2].into_iter().find(fits).unwrap_or(1) as usize })
+    }
+
     /// us that a copy of an operand of these extents, as it is stored, is expected to take on an H200.
     pub(super) fn us(self, [rows, cols]: [i64; 2], bytes: i64) -> f64 {
         let moved = (2 * rows * cols * bytes) as f64;
@@ -139,7 +168,7 @@ impl Pack {
     }
 
     /// Rows and columns of the copy.
-    fn extents(self, [rows, cols]: [i64; 2]) -> (i64, i64) {
+    pub(super) fn extents(self, [rows, cols]: [i64; 2]) -> (i64, i64) {
         match self {
             Pack::Rows { .. } => (rows, cols),
             Pack::Transposed => (cols, rows),
@@ -182,11 +211,7 @@ pub(super) fn packs(operands: Operands, shape: [i64; 3], stored: [bool; 2], begi
         let width = each[at][1];
         match is_along[at] {
             false => Some(Pack::Transposed),
-            true if begin_at[at] >= 16 => None,
-            true => {
-                let fits = |vec: &i64| vec * bytes <= begin_at[at].min(8) && width % vec == 0;
-                Some(Pack::Rows { vec: [4, 2].into_iter().find(fits).unwrap_or(1) as usize })
-            }
+            true => Pack::of_rows(width, bytes, begin_at[at]),
         }
     };
     let packs = [pack(0), pack(1)];

@@ -9,8 +9,8 @@
 
 use super::super::copied::Operands;
 use super::super::model::{at_once, norm, up};
-use super::super::pack::{self, Pack};
-use super::super::{Gemm, PACKED, Precision, Tile, operands_of, rows_begin_at, tf32};
+use super::super::pack::{self, Pack, Packs};
+use super::super::{BETWEEN, Gemm, PACKED, Tile, begin_at, operands_of, stored_extents, tf32};
 use std::fmt;
 use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput};
 use tile_runtime::prelude::*;
@@ -32,9 +32,11 @@ pub struct Shape {
     pub operands: Operands,
     /// Whether the device has clusters, over whose blocks K may be split.
     pub splits: bool,
-    /// Matrices of `a` and of `b` that may be copied first, transposed, to where `wgmma` multiplies both: of operands as tf32 that both lie
-    /// across K. 0 where there are none.
-    pub turns: [i64; 2],
+    /// Matrices of `a` and of `b`: as many as there are products, or one that is every product's.
+    pub matrices: [i64; 2],
+    /// The ways in which the operands may be copied first to where TMA fetches both, and `wgmma` multiplies them: two of operands as tf32 that
+    /// both lie across K, since one or the other is transposed, and one of others that TMA does not fetch.
+    pub packs: [Packs; 2],
 }
 
 /// An instance, but for layouts and epilogue.
@@ -44,14 +46,16 @@ pub struct Choice {
     pub tile: Tile,
     /// Parts of K, each a block's of a cluster: 1, or those of an instance of [`gemm_batch_cluster`](struct@super::split::gemm_batch_cluster).
     pub parts: usize,
-    /// Whether `a` and `b` are copied first, transposed, by a launch of [`pack_transposed_batch`](struct@pack::pack_transposed_batch).
-    pub turned: [bool; 2],
+    /// How `a` and `b` are copied first, to where TMA fetches them.
+    pub packs: Packs,
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (operand, _) in ["a", "b"].into_iter().zip(self.turned).filter(|(_, turned)| *turned) {
-            write!(f, "{operand} transposed, ")?;
+        for (operand, pack) in ["a", "b"].into_iter().zip(self.packs) {
+            if let Some(pack) = pack {
+                write!(f, "{operand} {pack}, ")?;
+            }
         }
         let (rows, cols, step, stages, threads, cx, cy) = self.tile;
         write!(f, "{rows}x{cols}x{step}, {stages} stages, {threads} threads, ")?;
@@ -246,8 +250,8 @@ pub(super) fn starts_early(operands: Operands, us: f64) -> bool {
 /// Blocks along the second axis of a grid, and along the third. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 const MOST_BLOCKS: i64 = 65_535;
 
-/// Rows of a tile of [`pack_transposed_batch`](struct@pack::pack_transposed_batch).
-const TURNED: i64 = 64;
+/// Rows of a tile of the kernels that copy.
+const COPIED_ROWS: i64 = 64;
 
 /// How sharply the longest of what a launch waits for stands out.
 const POWER: f64 = 2.0;
@@ -273,6 +277,8 @@ impl Paced {
             * (1.0 + halved * count(sectors));
         let whole = up(up(k, step as i64), parts) as f64;
         let steps = whole * layout;
+        // Rows of the result that begin between multiples of 16 bytes are stored element by element.
+        let store = if n * size % 16 == 0 { store } else { store * BETWEEN };
         let stored = (size * rows.min(m) * cols.min(n)) as f64 / store;
         let alone = up(most, self.blocks) as f64 * (steps * self.step[0] + self.beside[0] + stored);
         let many = most as f64 * (steps * self.step[1] + self.beside[1]);
@@ -347,20 +353,15 @@ impl Shape {
             _ => Operands::Full,
         };
         let splits = on.device().supports(Target::Sm90a);
-        let turns = match (a.argument(), b.argument()) {
-            (Argument::Tensor(a_ref), Argument::Tensor(b_ref))
-                if operands == (Operands::Tf32 { fetched: false })
-                    && options.precision == Precision::Tf32
-                    && splits
-                    && !tf32::takes(stored)
-                    && [&a_ref, &b_ref].into_iter().all(|x| rows_begin_at(x, 16)) =>
-            {
-                turns([a.shape(), b.shape()], [batches, m, n])
+        let packs = match (a.argument(), b.argument()) {
+            (Argument::Tensor(a_ref), Argument::Tensor(b_ref)) if splits => {
+                packs(operands, [a.shape(), b.shape()], [batches, m, n], stored, [&a_ref, &b_ref].map(begin_at))
             }
-            _ => [0; 2],
+            _ => [[None; 2]; 2],
         };
         let [batches, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
-        Shape { batches, m, n, k, stored, operands, splits, turns }
+        let matrices = [a.shape(), b.shape()].map(|shape| i64::try_from(shape[0]).unwrap_or(i64::MAX));
+        Shape { batches, m, n, k, stored, operands, splits, matrices, packs }
     }
 
     /// Elements from a row to the next one of each operand, whose rows follow one another.
@@ -371,31 +372,34 @@ impl Shape {
 
     /// The instances that there are for the operands as they are, with the us expected of each.
     fn candidates(&self) -> impl Iterator<Item = (Choice, f64)> {
-        self.fetched(self.pitches(), [false; 2])
+        self.of_pitches(self.pitches(), [None; 2])
     }
 
     /// The instances that there are for operands of these pitches, with the us expected of each.
-    fn fetched(&self, pitches: [i64; 2], turned: [bool; 2]) -> impl Iterator<Item = (Choice, f64)> {
+    fn of_pitches(&self, pitches: [i64; 2], packs: Packs) -> impl Iterator<Item = (Choice, f64)> {
         let tiles = self.operands.tiles().iter().filter(|paced| paced.takes(self));
-        tiles.map(move |paced| (Choice { tile: paced.tile, parts: paced.parts, turned }, paced.us(self, pitches)))
+        tiles.map(move |paced| (Choice { tile: paced.tile, parts: paced.parts, packs }, paced.us(self, pitches)))
     }
 
-    /// The instances that there are where one operand is copied first, with the us expected of each and of the copy.
-    fn turned(&self) -> Vec<(Choice, f64)> {
+    /// The instances that there are for copies of operands, with the us expected of each and of the copies.
+    fn packed(&self) -> Vec<(Choice, f64)> {
         let mut all = vec![];
-        for (turned, width, at) in [([true, false], self.m, 0), ([false, true], self.n, 1)] {
-            let matrices = self.turns[at];
-            if matrices == 0 {
-                continue;
+        for packs in self.packs.into_iter().filter(|packs| *packs != [None; 2]) {
+            let [a, b] = packs.map(|pack| pack == Some(Pack::Transposed));
+            let operands = match self.operands {
+                Operands::Fetched | Operands::Copied { .. } => Operands::Fetched,
+                Operands::Full | Operands::Tf32 { .. } => Operands::Tf32 { fetched: true },
+            };
+            let shape = Shape { stored: [self.stored[0] ^ a, self.stored[1] ^ b], operands, ..*self };
+            let (mut pitches, mut before) = (shape.pitches(), 0.0);
+            let extents = stored_extents([self.m, self.n, self.k], self.stored);
+            for (at, pack) in packs.into_iter().enumerate() {
+                let Some(pack) = pack else { continue };
+                let [rows, cols] = extents[at];
+                pitches[at] = pack::pitch(pack.extents([rows, cols]).1, operands.bytes());
+                before += pack.us([self.matrices[at].saturating_mul(rows), cols], operands.bytes());
             }
-            let [a_across, b_transposed] = self.stored;
-            let stored = [a_across ^ turned[0], b_transposed ^ turned[1]];
-            let shape = Shape { stored, operands: Operands::Tf32 { fetched: true }, ..*self };
-            let bytes = shape.operands.bytes();
-            let mut pitches = shape.pitches();
-            pitches[at] = pack::pitch(self.k, bytes);
-            let before = Pack::Transposed.us([matrices.saturating_mul(self.k), width], bytes);
-            all.extend(shape.fetched(pitches, turned).map(|(choice, us)| (choice, before + us)));
+            all.extend(shape.of_pitches(pitches, packs).map(|(choice, us)| (choice, before + us)));
         }
         all
     }
@@ -403,34 +407,57 @@ impl Shape {
     /// Every instance that there is, with the us expected of each, the one that a call takes first.
     pub fn ranked(&self) -> Vec<(Choice, f64)> {
         let taken = self.fastest();
-        let mut all: Vec<_> = self.candidates().chain(self.turned()).filter(|(choice, _)| *choice != taken.0).collect();
+        let mut all: Vec<_> = self.candidates().chain(self.packed()).filter(|(choice, _)| *choice != taken.0).collect();
         all.sort_by(|a, b| a.1.total_cmp(&b.1));
         all.insert(0, taken);
         all
     }
 
-    /// The instance that a call takes, with the us expected of it: one for a copy of an operand where it is expected to take less than
+    /// The instance that a call takes, with the us expected of it: one for copies of operands where it is expected to take less than
     /// [`PACKED`] of the others.
     pub fn fastest(&self) -> (Choice, f64) {
-        let none = (Choice { tile: FULL[0].tile, parts: 1, turned: [false; 2] }, 0.0);
+        let none = (Choice { tile: FULL[0].tile, parts: 1, packs: [None; 2] }, 0.0);
         let least = |all: &mut dyn Iterator<Item = (Choice, f64)>| all.min_by(|a, b| a.1.total_cmp(&b.1));
         let fastest = least(&mut self.candidates()).unwrap_or(none);
-        least(&mut self.turned().into_iter()).filter(|(_, us)| *us < PACKED * fastest.1).unwrap_or(fastest)
+        least(&mut self.packed().into_iter()).filter(|(_, us)| *us < PACKED * fastest.1).unwrap_or(fastest)
     }
 }
 
-/// Matrices of `a`, `[Z, K, M]` or of one matrix, and of `b`, `[Z, K, N]` or of one, that may be copied. None of operands that the launch of a
-/// product refuses, and of an operand whose copy would be too large.
-fn turns([a, b]: [[usize; 3]; 2], [batches, m, n]: [usize; 3]) -> [i64; 2] {
-    let fits = |x: [usize; 3], width: usize| (x[0] == 1 || x[0] == batches) && x[2] == width;
-    if !fits(a, m) || !fits(b, n) || a[1] != b[1] || [batches, m, n, a[1]].contains(&0) {
-        return [0; 2];
+/// The ways in which `a`, `[Z, M, K]`, `[Z, K, M]` or one such matrix, and `b`, likewise, may be copied, whose rows begin at multiples of so many
+/// bytes. None of operands that the launch of a product refuses, and none where a copy would be too large.
+fn packs(
+    operands: Operands,
+    shapes: [[usize; 3]; 2],
+    [batches, m, n]: [usize; 3],
+    stored: [bool; 2],
+    begin_at: [i64; 2],
+) -> [Packs; 2] {
+    let (none, bytes) = ([None; 2], operands.bytes());
+    let [[za, ..], [zb, ..]] = shapes;
+    let number = |extent: usize| i64::try_from(extent).unwrap_or(i64::MAX);
+    let shapes = shapes.map(|shape| shape.map(number));
+    let k = shapes[0][if stored[0] { 1 } else { 2 }];
+    let wanted = stored_extents([number(m), number(n), k], stored);
+    let agree = shapes.iter().zip(wanted).all(|([_, rows, cols], wanted)| [*rows, *cols] == wanted);
+    if !agree || [za, zb].iter().any(|z| *z != 1 && *z != batches) || [number(batches), number(m), number(n), k].contains(&0) {
+        return [none; 2];
     }
-    [a, b].map(|x| {
-        let [matrices, k, width] = x.map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
-        let bytes = matrices.saturating_mul(width).saturating_mul(pack::pitch(k, 4)).saturating_mul(4);
-        let is_small = bytes <= pack::MOST_BYTES && matrices <= MOST_BLOCKS && up(k, TURNED) <= MOST_BLOCKS;
-        if is_small { matrices } else { 0 }
+    let rows = [0, 1].map(|at| Pack::of_rows(shapes[at][2], bytes, begin_at[at]));
+    let ways = match operands {
+        Operands::Copied { .. } => [rows, none],
+        Operands::Tf32 { fetched: false } if tf32::takes(stored) => [rows, none],
+        Operands::Tf32 { fetched: false } => [[Some(Pack::Transposed), rows[1]], [rows[0], Some(Pack::Transposed)]],
+        Operands::Fetched | Operands::Full | Operands::Tf32 { fetched: true } => [none; 2],
+    };
+    let fits = |at: usize, pack: Pack| {
+        let [matrices, rows, cols] = shapes[at];
+        let (height, width) = pack.extents([rows, cols]);
+        let copied = matrices.saturating_mul(height).saturating_mul(pack::pitch(width, bytes)).saturating_mul(bytes);
+        copied <= pack::MOST_BYTES && matrices <= MOST_BLOCKS && up(rows, COPIED_ROWS) <= MOST_BLOCKS
+    };
+    ways.map(|packs| {
+        let fit = packs.iter().enumerate().all(|(at, pack)| pack.is_none_or(|pack| fits(at, pack)));
+        if fit { packs } else { none }
     })
 }
 
@@ -443,7 +470,7 @@ mod tests {
     const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
 
     fn shape(batches: i64, [m, n, k]: [i64; 3], stored: [bool; 2], operands: Operands) -> Shape {
-        Shape { batches, m, n, k, stored, operands, splits: true, turns: [0; 2] }
+        Shape { batches, m, n, k, stored, operands, splits: true, matrices: [batches; 2], packs: [[None; 2]; 2] }
     }
 
     /// Every tile is an instance, in the layouts that it is offered in, with and without an epilogue.

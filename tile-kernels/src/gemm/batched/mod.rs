@@ -1,10 +1,10 @@
-//! Products of many matrices in one launch: [`gemm_batched`], [`kernel`] as it is written, [`choice`] of the tile. Of operands as tf32 that
-//! both lie across K one may be copied first, by a launch of its own: [`turned`].
+//! Products of many matrices in one launch: [`gemm_batched`], [`kernel`] as it is written, [`choice`] of the tile. What TMA does not fetch,
+//! and what `wgmma` does not multiply, may be copied first, by launches of their own (`packed`).
 
 pub mod choice;
 pub mod kernel;
+mod packed;
 pub mod split;
-mod turned;
 
 pub use choice::{Choice, Shape};
 
@@ -18,8 +18,9 @@ use tile_runtime::prelude::*;
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` for every batch `z`, on a device or stream: `a` of shape `[Z, M, K]` (or
 /// `[Z, K, M]`), `b` of `[Z, K, N]` (or `[Z, N, K]`), `c` of `[Z, M, N]`, the bias of `[N]`. An operand of one batch is
-/// used for all of them. All batches are one launch. Of operands as tf32 that both lie across K one is copied by another launch first, where that
-/// is expected to be faster, into scratch memory that the stream keeps ([`Scratch`](tile_runtime::kernel::Scratch)): up to 512 MiB.
+/// used for all of them. All batches are one launch. Operands whose rows do not begin at multiples of 16 bytes, and of those as tf32 that both lie
+/// across K one, are copied by launches in front of it where that is expected to be faster, into scratch memory that the stream keeps
+/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 512 MiB an operand.
 ///
 /// # Errors
 /// As [`gemm`](super::gemm()).
@@ -35,13 +36,14 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
         return Ok(gemm(on, a.row(0)?, b.row(0)?, c.reborrow().row(0)?, options)?);
     }
     let mut shape = Shape::of(on, &a, &b, c.shape(), options);
-    if shape.turns != [0; 2] && !turned::is_accepted(on, [a.argument(), b.argument(), c.argument()], options) {
-        shape.turns = [0; 2];
+    let none = [[None; 2]; 2];
+    if shape.packs != none && !packed::is_accepted(on, [a.argument(), b.argument(), c.argument()], options) {
+        shape.packs = none;
     }
     let (choice, us) = shape.fastest();
     let place = Place::of(on);
     let place = if choice::starts_early(shape.operands, us) { place } else { place.in_order() };
-    Ok(turned::launch(&place, &Place::of(on), choice, a, b, c, options)?)
+    Ok(packed::launch(&place, &Place::of(on), choice, a, b, c, options)?)
 }
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` by a choice of [`Shape::ranked`].
@@ -59,7 +61,7 @@ pub fn launch_by<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
     let place = Place::of(on);
-    turned::launch(&place, &place, choice, a, b, c, options)
+    packed::launch(&place, &place, choice, a, b, c, options)
 }
 
 /// The kernels, as data.
