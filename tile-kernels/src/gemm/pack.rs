@@ -185,12 +185,11 @@ impl fmt::Display for Pack {
     }
 }
 
-/// Elements from a row to the next one, where rows of so many begin at multiples of 16 bytes. They begin at multiples of 128 bytes, lines of
-/// memory, where that is no more than a sixteenth longer.
+/// Elements from a row of a copy of so many to the next one. Rows begin at multiples of 32 bytes, sectors of memory, and at multiples of 128, lines of
+/// it, where that is no more than a sixteenth longer. Nothing is written between them.
 pub(super) fn pitch(width: i64, bytes: i64) -> i64 {
-    let of_line = (width * bytes + 127) / 128 * 128 / bytes;
-    let of_piece = (width * bytes + 15) / 16 * 16 / bytes;
-    if of_line - width <= width / 16 { of_line } else { of_piece }
+    let [of_line, of_sector] = [128, 32].map(|of| (width * bytes + of - 1) / of * of / bytes);
+    if of_line - width <= width / 16 { of_line } else { of_sector }
 }
 
 /// How operands of this shape would be copied, whose rows begin at multiples of so many bytes: 16, 8, 4 or 2. None where TMA fetches them as

@@ -439,7 +439,10 @@ fn packs(
     let k = shapes[0][if stored[0] { 1 } else { 2 }];
     let wanted = stored_extents([number(m), number(n), k], stored);
     let agree = shapes.iter().zip(wanted).all(|([_, rows, cols], wanted)| [*rows, *cols] == wanted);
-    if !agree || [za, zb].iter().any(|z| *z != 1 && *z != batches) || [number(batches), number(m), number(n), k].contains(&0) {
+    if !agree
+        || [za, zb].iter().any(|z| *z != 1 && *z != batches)
+        || [number(batches), number(m), number(n), k].contains(&0)
+    {
         return [none; 2];
     }
     let rows = [0, 1].map(|at| Pack::of_rows(shapes[at][2], bytes, begin_at[at]));
