@@ -145,10 +145,10 @@ fn packed_batches() {
         eprintln!("SKIPPED, it is for Hopper");
         return;
     }
-    for (shape, zb) in [([3, 72, 132, 68], 3), ([20, 264, 100, 36], 1), ([5, 130, 260, 516], 5)] {
+    for (shape, zb) in [([3, 72, 132, 68], 3), ([20, 136, 100, 36], 1), ([2, 68, 132, 516], 2)] {
         check_batches::<f32>(&device, shape, zb, [true, false], Precision::Tf32);
     }
-    for (shape, zb) in [([3, 71, 133, 65], 1), ([5, 130, 258, 518], 5)] {
+    for (shape, zb) in [([3, 71, 133, 65], 1), ([5, 66, 78, 134], 5)] {
         for stored in LAYOUTS {
             check_batches::<f32>(&device, shape, zb, stored, Precision::Tf32);
             check_batches::<bf16>(&device, shape, zb, stored, Precision::Full);

@@ -153,11 +153,16 @@ impl Pack {
     }
 
     /// us that a copy of an operand of these extents, as it is stored, is expected to take on an H200.
-    pub(super) fn us(self, [rows, cols]: [i64; 2], bytes: i64) -> f64 {
+    fn us(self, extents: [i64; 2], bytes: i64) -> f64 {
+        LAUNCH + self.moving(extents, bytes)
+    }
+
+    /// us of it that move the operand.
+    pub(super) fn moving(self, [rows, cols]: [i64; 2], bytes: i64) -> f64 {
         let moved = (2 * rows * cols * bytes) as f64;
         let rate = if self == (Pack::Rows { vec: 1 }) && bytes == 2 { NARROW } else { RATE };
         // Of a small one there are too few blocks to ask for as many bytes as memory has under way.
-        LAUNCH + moved / (rate * (1.0 - (-moved / (0.5 * MEMORY[1])).exp())).max(1.0)
+        moved / (rate * (1.0 - (-moved / (0.5 * MEMORY[1])).exp())).max(1.0)
     }
 
     /// Whether an operand of these extents, as it is stored, may be copied.

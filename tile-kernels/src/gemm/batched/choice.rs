@@ -3,7 +3,8 @@
 //! A launch takes as long as the multiprocessor that has most tiles. One block alone takes as long for a step along K as its own instructions wait
 //! for one another, and of several on a multiprocessor one stores while others multiply, so each tile has two times.
 //! Beside that, the second-level cache gives all of them so many bytes a us, fewer of rows that begin between sectors of 32 bytes.
-//! `bench/fit_batched.py` fitted these to 650 products on an H200 (`bench/results/gemm-batched-fit-h200.json`, by every tile, and `..-fit2-h200.json`). Over these products
+//! `bench/fit_batched.py` fitted these to 650 products on an H200 (`bench/results/gemm-batched-fit-h200.json`, by every tile, and `..-fit2-h200.json`). Those of what `mma.sync` multiplies are fitted to the 132 of
+//! `gemm-batched-{dcaa4fd1,75943061}-h200.json`, too. Over the 650 products
 //! the choice takes 2.0% longer than the best instance in geometric mean for 16 bits, 2.5% for f32, 1.2% and 1.7% for tf32 (63% at worst, of f32); on
 //! products that the constants were not fitted to 2.2, 2.5, 1.5 and 2.7%.
 
@@ -147,12 +148,12 @@ const OF_TF32: Kind = Kind {
 };
 /// Constants of launches whose operands are f32, copied by every thread and multiplied as tf32 by `mma.sync`.
 const OF_ANY_TF32: Kind = Kind {
-    fixed: 1.603,
-    memory: 2.978e+06,
-    store: 9432.0,
-    across: [0.287, 0.286],
-    between: [0.00346, 0.05],
-    cache: 3.835e+07,
+    fixed: 1.478,
+    memory: 3.796e+06,
+    store: 8588.0,
+    across: [0.269, 0.269],
+    between: [0.00416, 0.05],
+    cache: 5.86e+07,
     split: 0.5,
 };
 
@@ -181,11 +182,15 @@ const FETCHED: [Paced; 21] = [
     paced((64, 192, 64, 6, 128, 1, 2), 1, [0.1348, 0.3319], [0.2428, 0.704]),
 ];
 
-/// Of 16 bits that every thread copies: a step takes as long as in [`copied`](super::super::copied), batches were not measured.
+/// Of 16 bits that every thread copies by pieces of 4 bytes or more: a step takes as long as in [`copied`](super::super::copied), batches were not
+/// measured.
 const COPIED: [Paced; 2] = [
     paced((128, 128, 32, 4, 256, 1, 1), 2, [0.502, 0.8901], [0.1, 0.8]),
     paced((64, 64, 32, 4, 128, 1, 1), 4, [0.331, 0.3674], [0.1, 0.35]),
 ];
+
+/// Of 16 bits that every thread copies one by one. Single elements of larger tiles, which are held in registers, leave none for a third axis.
+const SINGLE: [Paced; 1] = [paced((64, 64, 32, 4, 128, 1, 1), 4, [0.7, 0.406], [0.1, 0.35])];
 
 /// Of f32, multiplied as it is.
 const FULL: [Paced; 14] = [
@@ -228,12 +233,12 @@ const TF32: [Paced; 17] = [
 
 /// Of f32 that every thread copies and `mma.sync` multiplies as tf32.
 const ANY_TF32: [Paced; 6] = [
-    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.1313, 0.08368], [0.04093, 0.2867]),
-    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.1306, 0.05259], [0.1469, 0.1116]),
-    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.1343, 0.05196], [0.06586, 0.2117]),
-    paced((128, 128, 16, 4, 256, 1, 1), 2, [0.05169, 0.3443], [0.1128, 0.5433]),
-    parted((64, 64, 16, 4, 128), 2, 4, [0.1415, 0.06779], [0.3786, 0.7477]),
-    parted((64, 32, 16, 4, 128), 4, 4, [0.1446, 0.02343], [0.542, 0.6809]),
+    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.1355, 0.08768], [0.02562, 0.368]),
+    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.1361, 0.05443], [0.1461, 0.1705]),
+    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.1403, 0.05391], [0.06712, 0.2705]),
+    paced((128, 128, 16, 4, 256, 1, 1), 2, [0.05271, 0.3544], [0.07876, 0.6334]),
+    parted((64, 64, 16, 4, 128), 2, 4, [0.1522, 0.0654], [0.3599, 0.748]),
+    parted((64, 32, 16, 4, 128), 4, 4, [0.1612, 0.02085], [0.4065, 0.7954]),
 ];
 
 /// Whether a launch that takes so many us is expected to gain by starting before the previous one is done.
@@ -253,6 +258,17 @@ const MOST_BLOCKS: i64 = 65_535;
 /// Rows of a tile of the kernels that copy.
 const COPIED_ROWS: i64 = 64;
 
+/// us of a multiprocessor for each piece of a result that it stores, beyond those of rows that begin at multiples of 16 bytes. This, the
+/// next two, and [`SINGLE`] are of 19 batches of any extents on an H200 by the choices expected to take less than 2.2
+/// times the least (`bench/results/gemm-batched-odd-a38963f0-h200.json`). By constants that were fitted to the others they lose 2.3% (15% at worst) to the best of these.
+const PIECE: f64 = 5.2e-4;
+
+/// The part by which a step of what `mma.sync` multiplies takes longer for each operand of f32 that is copied one element at a time.
+const ONE_BY_ONE: f64 = 0.7;
+
+/// us that a copy takes beside what it moves, with a launch behind it.
+const COPY: f64 = 0.4;
+
 /// How sharply the longest of what a launch waits for stands out.
 const POWER: f64 = 2.0;
 
@@ -270,18 +286,23 @@ impl Paced {
         let size = operands.bytes();
         let slower = |part: f64, holds: bool| 1.0 + part * f64::from(holds);
         let [lines, sectors] = [128, 32].map(|bytes| pitches.map(|pitch| pitch * size % bytes != 0));
+        let single = operands == (Operands::Tf32 { fetched: false });
+        let single = pitches.map(|pitch| single && pitch * size % 8 != 0);
         let count = |between: [bool; 2]| f64::from(u8::from(between[0]) + u8::from(between[1]));
         let layout = slower(across[0], a_across)
             * slower(across[1], !b_transposed)
             * (1.0 + between * count(lines))
-            * (1.0 + halved * count(sectors));
+            * (1.0 + halved * count(sectors))
+            * (1.0 + ONE_BY_ONE * count(single));
         let whole = up(up(k, step as i64), parts) as f64;
         let steps = whole * layout;
-        // Rows of the result that begin between multiples of 16 bytes are stored element by element.
-        let store = if n * size % 16 == 0 { store } else { store * BETWEEN };
-        let stored = (size * rows.min(m) * cols.min(n)) as f64 / store;
+        // Rows of the result that begin between multiples of 16 bytes are stored by smaller pieces.
+        let piece = [16, 8, 4].into_iter().find(|piece| n * size % piece == 0).unwrap_or(2);
+        let store = if piece == 16 { store } else { store * BETWEEN };
+        let held = (size * rows.min(m) * cols.min(n)) as f64;
+        let (stored, pieces) = (held / store, held / piece as f64 - held / 16.0);
         let alone = up(most, self.blocks) as f64 * (steps * self.step[0] + self.beside[0] + stored);
-        let many = most as f64 * (steps * self.step[1] + self.beside[1]);
+        let many = most as f64 * (steps * self.step[1] + self.beside[1] + PIECE * pieces);
         // Of an operand across K a row of the tile is fetched whole for each step, however little of it there is; blocks of a cluster share.
         let [a_rows, b_rows] =
             [if a_across { rows } else { m.min(rows) }, if b_transposed { n.min(cols) } else { cols }];
@@ -308,8 +329,6 @@ impl Paced {
                     rows <= 128 && rows % 64 == 0 || !a_transposed && rows % 64 != 0
                 }
                 Operands::Tf32 { fetched: true } => cols <= 128 && cols % 64 == 0,
-                // Single elements of large tiles, which are held in registers, leave none for a third axis.
-                Operands::Copied { width: 2 } => rows <= 64,
                 Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => true,
             }
     }
@@ -329,6 +348,7 @@ impl Operands {
     fn tiles(self) -> &'static [Paced] {
         match self {
             Operands::Fetched => &FETCHED,
+            Operands::Copied { width: 2 } => &SINGLE,
             Operands::Copied { .. } => &COPIED,
             Operands::Full => &FULL,
             Operands::Tf32 { fetched: true } => &TF32,
@@ -397,7 +417,7 @@ impl Shape {
                 let Some(pack) = pack else { continue };
                 let [rows, cols] = extents[at];
                 pitches[at] = pack::pitch(pack.extents([rows, cols]).1, operands.bytes());
-                before += pack.us([self.matrices[at].saturating_mul(rows), cols], operands.bytes());
+                before += COPY + pack.moving([self.matrices[at].saturating_mul(rows), cols], operands.bytes());
             }
             all.extend(shape.of_pitches(pitches, packs).map(|(choice, us)| (choice, before + us)));
         }
