@@ -4,7 +4,7 @@ use tile_kernel_examples::data::{Real, integers};
 use tile_kernel_examples::gemm::product;
 use tile_kernels::gemm::batched::{self, Shape};
 use tile_kernels::gemm::{Choice, Gemm, GemmElement, Precision, candidates, gemm_by};
-use tile_runtime::kernel::{LaunchOn, Target};
+use tile_runtime::kernel::{LaunchOn, Place, Target};
 use tile_runtime::prelude::*;
 
 const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
@@ -83,6 +83,14 @@ fn packed_products() {
     }
 }
 
+/// Products of a batch, exact whatever the order of their sums.
+struct Batch<T: Real> {
+    a: Tensor<T, 3>,
+    b: Tensor<T, 3>,
+    c: Tensor<T, 3>,
+    wanted: Vec<T>,
+}
+
 /// Batches by every choice for copies of their operands: one behind the other in the memory of the copies, on two streams at once, and in a
 /// graph. `zb`: matrices of `b`.
 fn check_batches<T: GemmElement + Real>(
@@ -94,7 +102,7 @@ fn check_batches<T: GemmElement + Real>(
 ) {
     let options = Gemm { a_transposed: stored[0], b_transposed: stored[1], precision, ..Gemm::default() };
     let extents = |t: bool, z: usize, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
-    let mut all: Vec<_> = (0..3)
+    let mut all: Vec<Batch<T>> = (0..3)
         .map(|seed| {
             let (a, b) = (integers::<T>(2 * seed, z * m * k, 2), integers::<T>(2 * seed + 1, zb * n * k, 2));
             let sums = (0..z).flat_map(|i| {
@@ -104,35 +112,36 @@ fn check_batches<T: GemmElement + Real>(
             let wanted: Vec<T> = sums.map(T::from_f32).collect();
             let a = device.tensor(&a, extents(stored[0], z, m, k)).unwrap();
             let b = device.tensor(&b, extents(stored[1], zb, k, n)).unwrap();
-            (a, b, device.zeros::<T, 3>([z, m, n]).unwrap(), wanted)
+            Batch { a, b, c: device.zeros([z, m, n]).unwrap(), wanted }
         })
         .collect();
-    let (a, b, ..) = &all[0];
-    let shape = Shape::of(device, &a.view(), &b.view(), [z, m, n], &options);
+    let first = &all[0];
+    let shape = Shape::of(device, &first.a.view(), &first.b.view(), [z, m, n], &options);
     let packed = shape.ranked().into_iter().map(|(choice, _)| choice).filter(|choice| choice.packs != [None; 2]);
     let packed: Vec<_> = packed.collect();
     assert!(!packed.is_empty(), "{shape:?}");
     let streams = [device.stream().unwrap(), device.stream().unwrap()];
+    let launch = |on: &Place<'_>, choice, batch: &mut Batch<T>| {
+        batched::launch_by(on, choice, batch.a.view(), batch.b.view(), batch.c.view_mut(), &options)
+    };
     for choice in packed {
-        let right = |what: &str, all: &mut [(Tensor<T, 3>, Tensor<T, 3>, Tensor<T, 3>, Vec<T>)]| {
-            for (.., c, wanted) in all {
-                assert!(c.to_vec().unwrap() == *wanted, "{what}: {choice} {z} of {m} x {n} x {k} {stored:?}");
-                *c = device.zeros([z, m, n]).unwrap();
+        let right = |what: &str, all: &mut [Batch<T>]| {
+            for batch in all {
+                assert!(
+                    batch.c.to_vec().unwrap() == batch.wanted,
+                    "{what}: {choice} {z} of {m} x {n} x {k} {stored:?}"
+                );
+                batch.c = device.zeros([z, m, n]).unwrap();
             }
         };
-        for (a, b, c, _) in &mut all {
-            batched::launch_by(device, choice, a.view(), b.view(), c.view_mut(), &options).unwrap();
-        }
+        all.iter_mut().for_each(|batch| launch(&Place::of(device), choice, batch).unwrap());
         right("one stream", &mut all);
-        for (at, (a, b, c, _)) in all.iter_mut().enumerate() {
-            batched::launch_by(&streams[at % 2], choice, a.view(), b.view(), c.view_mut(), &options).unwrap();
+        for (at, batch) in all.iter_mut().enumerate() {
+            launch(&Place::of(&streams[at % 2]), choice, batch).unwrap();
         }
         right("two streams", &mut all);
-        let graph = device.capture(|on| {
-            all.iter_mut().try_for_each(|(a, b, c, _)| {
-                Ok(batched::launch_by(on, choice, a.view(), b.view(), c.view_mut(), &options)?)
-            })
-        });
+        let graph =
+            device.capture(|on| all.iter_mut().try_for_each(|batch| Ok(launch(&Place::of(on), choice, batch)?)));
         graph.unwrap().launch().unwrap();
         right("a graph", &mut all);
     }

@@ -3,10 +3,10 @@
 //! A launch takes as long as the multiprocessor that has most tiles. One block alone takes as long for a step along K as its own instructions wait
 //! for one another, and of several on a multiprocessor one stores while others multiply, so each tile has two times.
 //! Beside that, the second-level cache gives all of them so many bytes a us, fewer of rows that begin between sectors of 32 bytes.
-//! `bench/fit_batched.py` fitted these to 650 products on an H200 (`bench/results/gemm-batched-fit-h200.json`, by every tile, and `..-fit2-h200.json`). Those of what `mma.sync` multiplies are fitted to the 132 of
-//! `gemm-batched-{dcaa4fd1,75943061}-h200.json`, too. Over the 650 products
-//! the choice takes 2.0% longer than the best instance in geometric mean for 16 bits, 2.5% for f32, 1.2% and 1.7% for tf32 (63% at worst, of f32); on
-//! products that the constants were not fitted to 2.2, 2.5, 1.5 and 2.7%.
+//! `bench/fit_batched.py` fitted these to 650 products on an H200 (`bench/results/gemm-batched-fit-h200.json`, by every tile, and `..-fit2-h200.json`),
+//! those of what `mma.sync` multiplies to the 132 of `gemm-batched-{dcaa4fd1,75943061}-h200.json` too. Over these products the choice takes 2.0% longer
+//! than the best instance in geometric mean for 16 bits, 2.5% for f32, 1.2% for tf32 by `wgmma` and 2.1% by `mma.sync` (63% at worst, of f32); on
+//! products that the constants were not fitted to 2.2, 2.5, 1.5 and 2.3%. Copies of operands ([`Shape::packs`]) take what [`pack`] expects.
 
 use super::super::copied::Operands;
 use super::super::model::{at_once, norm, up};
