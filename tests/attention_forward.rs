@@ -188,30 +188,31 @@ fn rows_of_a_tile_do_not_change_bits() {
     }
 }
 
-/// Many heads of few queries that share keys are computed as one head with the queries of all where memory has them side by side and no logarithms are asked for:
-/// the bits are those of heads apart.
+/// Heads that share keys have their queries in one tile where that leaves fewer tiles than a device has multiprocessors, with the bits of heads that have keys of their own.
 #[test]
 fn heads_that_share_keys_have_their_own_bits() {
-    let (h, hk, m, n, d) = (134, 2, 3, 20, 64);
+    let (h, hk, m, n, d) = (136, 17, 3, 140, 64);
     for (device, causal) in devices().into_iter().flat_map(|device| [(device.clone(), false), (device, true)]) {
         let q = device.tensor(&half(h * m * d, 5), [1, h, m, d]).unwrap();
-        let [k, v] = [6, 7].map(|seed| device.tensor(&half(hk * n * d, seed), [1, hk, n, d]).unwrap());
-        let mut logs = device.zeros::<f32, 3>([1, h, m]).unwrap();
-        let [together, apart] = [None, Some(&mut logs)].map(|log_sum_exp| {
+        let [few_keys, few_values] = [6, 7].map(|seed| half(hk * n * d, seed));
+        let [together, apart] = [hk, h].map(|key_heads| {
+            let repeated = |x: &[f16]| x.chunks(n * d).flat_map(|head| head.repeat(key_heads / hk)).collect::<Vec<_>>();
+            let [k, v] = [&few_keys, &few_values].map(|x| device.tensor(&repeated(x), [1, key_heads, n, d]).unwrap());
             let mut o = device.tensor(&vec![f16::NAN; h * m * d], [1, h, m, d]).unwrap();
-            let options = Forward { causal, log_sum_exp, ..Forward::default() };
-            forward(&device, q.view(), k.view(), &v, &mut o, options).unwrap();
+            forward(&device, q.view(), k.view(), &v, &mut o, Forward { causal, ..Forward::default() }).unwrap();
             o.to_vec().unwrap().into_iter().map(f16::to_bits).collect::<Vec<_>>()
         });
         assert!(together == apart, "{device}, causal {causal}");
     }
 }
 
-/// Tiles of heads that are one: of which a tile has the last rows of one and the first of the next, and rows of many.
+/// Tiles of the queries of 2, 4 and 8 heads, and of one of 67 that share keys.
 #[test]
 fn causal_heads_that_share_keys() {
-    agrees(causal([1, 134, 2, 3, 140], 128));
-    agrees(causal([1, 135, 45, 60, 190], 64));
+    agrees(causal([1, 136, 17, 3, 140], 128));
+    agrees(Case { by_token: true, ..causal([1, 144, 36, 40, 190], 64) });
+    agrees(causal([1, 134, 67, 60, 61], 64));
+    agrees(causal([1, 134, 2, 3, 30], 64));
 }
 
 /// Heads of 128 keep a row's maximum until it has grown 2^8 times, and a warp none of whose rows has multiplies nothing.
@@ -307,8 +308,9 @@ fn packed_agrees(case: Case, lengths: &[[usize; 2]]) {
     packed_agrees_by(case, lengths, None);
 }
 
-/// Packed sequences of so many queries and keys, on every device, by tiles of `rows` queries or, without it, by those that a call takes.
-fn packed_agrees_by(case: Case, lengths: &[[usize; 2]], rows: Option<usize>) {
+/// Packed sequences of so many queries and keys, on every device, by tiles of so many rows, which are queries of so many heads, or, without them, by those that a
+/// call takes.
+fn packed_agrees_by(case: Case, lengths: &[[usize; 2]], tile: Option<[usize; 2]>) {
     let Case { sizes: [_, h, hk, ..], head: [d, dv], causal, left, right, cap: soft_cap, .. } = case;
     let firsts = |of: usize| {
         let ends = lengths.iter().scan(3, |at, length| {
@@ -334,18 +336,25 @@ fn packed_agrees_by(case: Case, lengths: &[[usize; 2]], rows: Option<usize>) {
         let log_sum_exp = Some(&mut logs);
         let options = Forward { causal, left, right, soft_cap, sinks, log_sum_exp, ..Forward::default() };
         let packed = Packed { first_query: &fq, first_key: &fk };
-        match rows {
+        match tile {
             None => forward_packed(&device, queries.view(), keys.view(), values.view(), packed, o.view_mut(), options)
                 .unwrap(),
-            Some(rows) => {
-                let step = if d == 128 { 80 } else { 128 };
-                let (window, cap) = (false, false);
-                let params =
-                    PackedParams { BM: rows, BN: step, D: d, DV: dv, THREADS: 2 * rows, WINDOW: window, CAP: cap };
+            Some([rows, together]) => {
+                let step = if d == 128 && rows == 192 { 80 } else { 128 };
+                let params = PackedParams {
+                    BM: rows,
+                    BN: step,
+                    D: d,
+                    DV: dv,
+                    THREADS: 2 * rows,
+                    WINDOW: false,
+                    CAP: false,
+                    GROUP: together,
+                };
                 let kernel = packed_kernel::packed::<f16>::instance(&device, params).unwrap();
                 let (sequences, scale) = (lengths.len(), std::f32::consts::LOG2_E / (d as f32).sqrt());
-                let [q, k, v] = [&queries, &keys, &values].map(|x| x.view().swap_axes(0, 1).unwrap());
-                let o = o.view_mut().swap_axes(0, 1).unwrap();
+                let [k, v] = [&keys, &values].map(|x| x.view().swap_axes(0, 1).unwrap());
+                let (q, o) = (queries.view(), o.view_mut());
                 let halvings = sequences.next_power_of_two().trailing_zeros() as usize;
                 let [left, right] = [left.unwrap_or(usize::MAX), if causal { 0 } else { right.unwrap_or(usize::MAX) }]
                     .map(|keys| keys.min(1 << 29));
@@ -389,10 +398,27 @@ fn packed_sequences() {
 #[test]
 fn packed_sequences_by_tiles_of_192_rows() {
     let lengths = [[5, 70], [0, 4], [192, 200], [3, 0], [193, 260], [4, 2], [1, 1]];
-    packed_agrees_by(causal([1, 2, 1, 0, 0], 64), &lengths, Some(192));
-    packed_agrees_by(case([1, 1, 1, 0, 0], 64), &[[5, 70], [0, 4], [3, 0], [200, 130]], Some(192));
-    packed_agrees_by(Case { sinks: true, right: Some(3), ..case([1, 2, 2, 0, 0], 64) }, &lengths[..3], Some(192));
-    packed_agrees_by(causal([1, 2, 1, 0, 0], 128), &lengths, Some(192));
+    let tile = Some([192, 1]);
+    packed_agrees_by(causal([1, 2, 1, 0, 0], 64), &lengths, tile);
+    packed_agrees_by(case([1, 1, 1, 0, 0], 64), &[[5, 70], [0, 4], [3, 0], [200, 130]], tile);
+    packed_agrees_by(Case { sinks: true, right: Some(3), ..case([1, 2, 2, 0, 0], 64) }, &lengths[..3], tile);
+    packed_agrees_by(causal([1, 2, 1, 0, 0], 128), &lengths, tile);
+}
+
+/// Heads that share keys have their queries in one tile: sequences of less than a tile, of one to its last row, and of one query more.
+#[test]
+fn packed_sequences_of_heads_that_share_keys() {
+    let lengths = [[5, 70], [0, 4], [16, 30], [3, 0], [33, 130], [4, 2], [1, 1]];
+    packed_agrees(causal([1, 8, 1, 0, 0], 64), &lengths);
+    packed_agrees(Case { sinks: true, ..case([1, 8, 2, 0, 0], 128) }, &lengths);
+    packed_agrees(Case { right: Some(3), sinks: true, ..case([1, 6, 3, 0, 0], 64) }, &lengths);
+    packed_agrees(causal([1, 12, 1, 0, 0], 64), &lengths[..3]);
+    packed_agrees(causal([1, 3, 1, 0, 0], 64), &lengths[..3]);
+    for together in [2, 4, 8] {
+        let lengths = [[5, 70], [192 / together, 200], [192 / together + 1, 30]];
+        packed_agrees_by(causal([1, 8, 1, 0, 0], 64), &lengths, Some([192, together]));
+        packed_agrees_by(Case { sinks: true, ..case([1, 8, 1, 0, 0], 128) }, &lengths, Some([192, together]));
+    }
 }
 
 #[test]

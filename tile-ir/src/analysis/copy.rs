@@ -26,16 +26,33 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
     };
     let (src_extents, dst_extents) = (own(walk, src), own(walk, dst));
     let span = kernel.stmts[stmt].span;
+    let mut rows: [Vec<u32>; 2] = Default::default();
     let extents = match (&src_extents, &dst_extents) {
+        (Some(a), Some(b)) if trimmed(a) == trimmed(b) => {
+            if a.len() >= b.len() {
+                a.clone()
+            } else {
+                b.clone()
+            }
+        }
         (Some(a), Some(b)) => {
-            if trimmed(a) != trimmed(b) {
+            if let (Some(axes), false) = (axes_of_rows(a, b), src.transposed) {
+                rows[0] = axes;
+                b.clone()
+            } else if let (Some(axes), false) = (axes_of_rows(b, a), src.transposed) {
+                rows[1] = axes;
+                a.clone()
+            } else {
                 let message = "copy: the tiles differ in shape";
                 let at = format!("{} into {}", shape(walk, src.place, a), shape(walk, dst.place, b));
-                let help = "give both tiles the same extents".to_owned();
+                let help = if a.len().max(b.len()) > 2 {
+                    "give both tiles the same extents, or one of them two: as many rows as the other's axes but the last have together, and its columns"
+                } else {
+                    "give both tiles the same extents"
+                };
                 walk.analysis.diagnostics.push(Diagnostic::new(Code::TILE_SHAPE, span, message).at(at).help(help));
                 return;
             }
-            if a.len() >= b.len() { a.clone() } else { b.clone() }
         }
         (Some(a), None) | (None, Some(a)) => a.clone(),
         (None, None) => {
@@ -56,14 +73,20 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         Place::Buffer(b) => kernel.buffers[b].scope != Scope::Local,
         Place::Tensor(_) => false,
     });
-    let mut of_src = extents.clone();
+    let of_side = |side: usize| match &rows[side][..] {
+        [] => constants.clone(),
+        axes => axes.iter().chain(constants.last()).copied().collect(),
+    };
+    let [of_src, of_dst] = [0, 1].map(of_side);
+    walk.touch_tile(src, &of_src, Kind::Read);
+    walk.touch_tile(dst, &of_dst, Kind::Write);
+    let [mut of_src, of_dst] =
+        [of_src, of_dst].map(|of| of.into_iter().map(|extent| Poly::constant(extent.into())).collect::<Vec<_>>());
     if src.transposed {
         of_src.reverse();
     }
     let (src_bounds, src_nonnegative) = side(walk, src, &of_src, shared);
-    let (dst_bounds, dst_nonnegative) = side(walk, dst, &extents, shared);
-    walk.touch_tile(src, &constants, Kind::Read);
-    walk.touch_tile(dst, &constants, Kind::Write);
+    let (dst_bounds, dst_nonnegative) = side(walk, dst, &of_dst, shared);
     let width = width.and_then(|w| demanded(walk, w, src, dst, &constants));
     // Where data is to be there in time, as much at once as the rows are made of.
     let ahead = width.is_none() && walk.loads_ahead.contains(&stmt);
@@ -78,6 +101,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
     });
     let facts = CopyFacts {
         extents: constants,
+        rows,
         src: src_bounds,
         dst: dst_bounds,
         src_nonnegative,
@@ -109,6 +133,17 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
 fn trimmed(extents: &[Poly]) -> &[Poly] {
     let ones = extents.iter().take_while(|e| e.as_constant() == Some(1)).count();
     &extents[ones.min(extents.len().saturating_sub(1))..]
+}
+
+/// The axes of the rows of a tile that has more of them than a matrix, if it is one whose rows, in order, are those of `matrix`.
+fn axes_of_rows(tile: &[Poly], matrix: &[Poly]) -> Option<Vec<u32>> {
+    let constants = |extents: &[Poly]| -> Option<Vec<u32>> {
+        extents.iter().map(|e| e.as_constant().and_then(|e| u32::try_from(e).ok()).filter(|e| *e > 0)).collect()
+    };
+    let (tile, matrix) = (constants(trimmed(tile))?, constants(trimmed(matrix))?);
+    let ([axes @ .., columns], [rows, same]) = (&tile[..], &matrix[..]) else { return None };
+    let product = axes.iter().try_fold(1u32, |all, axis| all.checked_mul(*axis))?;
+    (axes.len() > 1 && columns == same && product == *rows).then(|| axes.to_vec())
 }
 
 fn shape(walk: &Walk<'_>, place: Place, extents: &[Poly]) -> String {

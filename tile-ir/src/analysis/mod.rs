@@ -185,6 +185,8 @@ pub struct CopyFacts {
     /// Extents of the tile, constants, outermost first (leading extents of 1 included as far as the larger side has
     /// them).
     pub extents: Vec<u32>,
+    /// Where the rows of the source's or of the destination's tile are of several of its axes: their extents, outermost first. `extents` has their product.
+    pub rows: [Vec<u32>; 2],
     /// Per axis of the source: the whole tile is in bounds.
     pub src: Vec<Bound>,
     /// Per axis of the destination: the whole tile is in bounds.
@@ -207,10 +209,22 @@ pub struct CopyFacts {
 }
 
 impl CopyFacts {
-    /// The tile's extents along every axis of a tensor of so many: 1 along leading ones that it does not span.
-    pub fn spanning(&self, rank: usize) -> Vec<u32> {
-        let (missing, extra) = (rank.saturating_sub(self.extents.len()), self.extents.len().saturating_sub(rank));
-        std::iter::repeat_n(1, missing).chain(self.extents[extra..].iter().copied()).collect()
+    /// The extents of the source's tile along every axis of the source: 1 along leading ones that it does not span.
+    pub fn of_src(&self) -> Vec<u32> {
+        self.spanning(self.src.len(), &self.rows[0])
+    }
+
+    /// The extents of the destination's tile along every axis of the destination: 1 along leading ones that it does not span.
+    pub fn of_dst(&self) -> Vec<u32> {
+        self.spanning(self.dst.len(), &self.rows[1])
+    }
+
+    fn spanning(&self, rank: usize, rows: &[u32]) -> Vec<u32> {
+        let (outer, columns) = self.extents.split_at(self.extents.len().saturating_sub(1));
+        let outer = if rows.is_empty() { outer } else { rows };
+        let own: Vec<u32> = outer.iter().chain(columns).copied().collect();
+        let (missing, extra) = (rank.saturating_sub(own.len()), own.len().saturating_sub(rank));
+        std::iter::repeat_n(1, missing).chain(own[extra..].iter().copied()).collect()
     }
 
     /// Whether TMA may store the tile: it takes no coordinate below 0, and an innermost one only at multiples of [`TMA_START_BYTES`].

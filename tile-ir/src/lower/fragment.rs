@@ -2,6 +2,7 @@
 //!
 //! Work on a fragment is a loop over a thread's registers; the layout says which row and column each of them is.
 
+use super::tile::CopySide;
 use super::uses::{accesses, statements};
 use super::value::OpenAxis;
 use super::*;
@@ -166,12 +167,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// `copy(x.at(..), &mut fragment)`: every thread its own elements, zeros beyond the tensor's edge.
-    pub(super) fn load_fragment(&mut self, fragment: BufferId, src: &TileRef, open: &[OpenAxis]) {
+    pub(super) fn load_fragment(&mut self, fragment: BufferId, src: &CopySide<'_>) {
         let Some(Registers { local, layout, .. }) = self.held_in(fragment) else { return };
         self.each_held(&layout, 1, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let (row, col) = (l.once("row", row), l.once("col", col));
-            let memory = l.tile_memory(src, &[row, col], open);
+            let memory = l.tile_memory(src, &[row, col]);
             let own = l.at(local, register);
             l.carry(memory, own);
         });
@@ -179,46 +180,46 @@ impl<'a> Lowering<'a> {
 
     /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
     /// an even one of an aligned tensor. `transposed`: `copy(fragment.t(), ..)`.
-    pub(super) fn store_fragment(&mut self, own: BufferId, tiles: [&TileRef; 2], open: &[OpenAxis], paired: bool) {
-        let (Some(held), dst) = (self.held_in(own), tiles[1]) else { return };
-        let (layout, target) = (held.layout, self.dtype_of(dst.place));
-        let name = format!("{}_pair", self.kernel.place_name(dst.place));
+    pub(super) fn store_fragment(&mut self, own: BufferId, src: &TileRef, dst: &CopySide<'_>, paired: bool) {
+        let Some(held) = self.held_in(own) else { return };
+        let (layout, target) = (held.layout, self.dtype_of(dst.tile.place));
+        let name = format!("{}_pair", self.kernel.place_name(dst.tile.place));
         let pair = (paired && layout.vector() >= 2).then(|| self.local(&name, target, 2));
         // A narrow tile's few threads test its last column for all of them: most tiles are not cut.
-        let columns = self.rank(dst.place).saturating_sub(1);
-        let (cut, rest): (Vec<OpenAxis>, Vec<OpenAxis>) = open.iter().partition(|open| open.axis == columns);
+        let columns = self.rank(dst.tile.place).saturating_sub(1);
+        let (cut, rest): (Vec<OpenAxis>, Vec<OpenAxis>) = dst.open.iter().partition(|open| open.axis == columns);
         let last = match pair {
             Some(_) if !layout.is_whole() => {
                 let corner = [self.int(0), self.int(i64::from(layout.cols()) - 1)];
-                self.tile_memory(dst, &corner, &cut).guard
+                self.tile_memory(&dst.clipped(cut), &corner).guard
             }
             _ => None,
         };
-        let all = |l: &mut Self| l.store_elements(&held, tiles, open, pair);
+        let all = |l: &mut Self| l.store_elements(&held, src, dst, pair);
         let Some(last) = last else { return all(self) };
-        self.either(last.cond, |l| l.store_elements(&held, tiles, &rest, pair), all);
+        self.either(last.cond, |l| l.store_elements(&held, src, &dst.clipped(rest), pair), all);
     }
 
     /// Stores every element that a thread holds, through `pair` two by two.
     fn store_elements(
         &mut self,
         &Registers { local, layout, .. }: &Registers,
-        [src, dst]: [&TileRef; 2],
-        open: &[OpenAxis],
+        src: &TileRef,
+        dst: &CopySide<'_>,
         pair: Option<LocalId>,
     ) {
         let width = if pair.is_some() { 2 } else { 1 };
-        let columns = self.rank(dst.place).saturating_sub(1);
+        let columns = self.rank(dst.tile.place).saturating_sub(1);
         self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let (row, col) = if src.transposed { (col, row) } else { (row, col) };
             let row = l.once("row", row);
             let col = l.once("col", col);
-            let first = l.tile_memory(dst, &[row, col], open);
+            let first = l.tile_memory(dst, &[row, col]);
             let own = l.at(local, register);
             let Some(pair) = pair else { return l.carry(own, first) };
             let next = l.binary(BinaryOp::Add, col, 1);
-            let second = l.tile_memory(dst, &[row, next], open);
+            let second = l.tile_memory(dst, &[row, next]);
             for by in 0..2 {
                 let (own, word) = (l.at(local, register + by), l.at(pair, by));
                 l.carry(own, word);
@@ -227,7 +228,7 @@ impl<'a> Lowering<'a> {
             let both = Memory { guard: None, ..first };
             let store = OpKind::VectorStore { memory: both, local: pair, start, width: 2 };
             let Some(inside) = second.guard else { return l.op(store) };
-            if !open.iter().any(|open| open.axis == columns) {
+            if !dst.open.iter().any(|open| open.axis == columns) {
                 return l.when(inside.cond, |l| l.op(store));
             }
             // At a ragged edge the pair may be cut in two.

@@ -9,6 +9,8 @@
 //! for i in a..b { w; if i * c + d > n { x }; y }   becomes   for i in a..first { w; y }   for i in first..b { w; x; y }
 //! ```
 //!
+//! What the loop declares for the bound, of values that it does not change, is declared before the two loops.
+//!
 //! A branch between products keeps ptxas from moving their work across it (decisions 43 and 56).
 
 use super::alike::Alike;
@@ -17,6 +19,7 @@ use super::term::{Compare, Term};
 use crate::diag::Diagnostic;
 use crate::ir::BinaryOp;
 use crate::lowered::*;
+use std::collections::BTreeSet;
 
 /// The program, whose loops of products are split where an `if` begins to hold.
 ///
@@ -68,19 +71,24 @@ impl Builder {
         if self.program.values[*step].kind.as_int() != Some(1) || !is_narrow || !multiplies(body) {
             return None;
         }
-        let (at, from) = body.iter().enumerate().find_map(|(at, op)| {
+        let (at, from, moved) = body.iter().enumerate().find_map(|(at, op)| {
             let OpKind::If { cond, then, otherwise } = &op.kind else { return None };
             let is_mask = otherwise.is_empty() && works_on_elements(then);
-            let from =
-                self.holds_from(*cond, *reg).filter(|from| is_mask && self.is_kept(from.bound, *reg, body, alike))?;
-            Some((at, from))
+            let from = self.holds_from(*cond, *reg).filter(|_| is_mask)?;
+            let moved = self.declared_for(from.bound, *reg, body, alike)?;
+            Some((at, from, moved))
         })?;
-        let (mut without, mut masked) = (body.clone(), body.clone());
-        let Op { kind: OpKind::If { then, .. }, span } = without.remove(at) else { return None };
-        masked.splice(at..=at, then);
+        let kept = |(at, op): (usize, &Op)| (!moved.contains(&at)).then(|| op.clone());
+        let [before, behind] = [0..at, at + 1..body.len()]
+            .map(|range| body.iter().enumerate().skip(range.start).take(range.len()).filter_map(kept));
+        let Op { kind: OpKind::If { then, .. }, span } = body[at].clone() else { return None };
+        let without = before.clone().chain(behind.clone()).collect();
+        let masked = before.chain(then).chain(behind).collect();
+        let declared = moved.iter().map(|at| body[*at].clone());
         let text = "the steps before the first that needs this are a loop of their own, without it";
         self.remark(RemarkKind::Choice, span, text.to_owned());
         Some(self.nested(|l| {
+            l.ops.extend(declared);
             let name = format!("{}_masked", l.program.regs[*reg].name);
             let first = l.first(&from);
             let within = Term::binary(BinaryOp::Max, first, *start);
@@ -128,6 +136,39 @@ impl Builder {
             }
             _ => None,
         }
+    }
+
+    /// Where a loop's body declares what a value is made of, if all threads of a block hold that value alike and the loop does not change it. A division by what may be 0
+    /// is left where it is.
+    fn declared_for(&self, value: ValueId, index: RegId, body: &[Op], alike: &Alike) -> Option<BTreeSet<usize>> {
+        let is_set = |reg: RegId| {
+            visit::any(body, &|kind| kind.parts().iter().any(|part| matches!(part, Part::Sets(r) if **r == reg)))
+        };
+        let divides = |value: &Value| match value.kind {
+            ValueKind::Binary(BinaryOp::Div | BinaryOp::Rem | BinaryOp::CeilDiv, _, by) => {
+                self.program.values[by].kind.as_int().is_none_or(|by| by == 0)
+            }
+            _ => false,
+        };
+        let (mut moved, mut wanted) = (BTreeSet::new(), vec![value]);
+        let mut left = vec![value];
+        while let Some(value) = left.pop() {
+            for part in visit::values(&self.program, value) {
+                let ValueKind::Reg(of) = part.kind else { continue };
+                let declares = |op: &Op| matches!(op.kind, OpKind::Let { reg, .. } if reg == of);
+                let Some(at) = body.iter().position(declares).filter(|at| !moved.contains(at)) else { continue };
+                let OpKind::Let { value: Some(value), .. } = body[at].kind else { return None };
+                if is_set(of) || visit::values(&self.program, value).into_iter().any(divides) {
+                    return None;
+                }
+                moved.insert(at);
+                wanted.push(value);
+                left.push(value);
+            }
+        }
+        let rest: Vec<Op> =
+            body.iter().enumerate().filter(|(at, _)| !moved.contains(at)).map(|(_, op)| op.clone()).collect();
+        wanted.into_iter().all(|value| self.is_kept(value, index, &rest, alike)).then_some(moved)
     }
 
     /// Whether all threads of a block hold a value alike, and the same one in every iteration of the loop over `index`: it reads no memory, and no

@@ -4,7 +4,7 @@
 use super::uses::statements;
 use super::value::OpenAxis;
 use super::*;
-use crate::analysis::Bound;
+use crate::analysis::{Bound, CopyFacts};
 
 /// Most bytes of a transaction.
 const CHUNK: u32 = 16;
@@ -148,8 +148,7 @@ impl Lowering<'_> {
 
     pub(super) fn copy(&mut self, stmt: StmtId, src: &TileRef, dst: &TileRef) {
         let Some(facts) = self.analysis.copies.get(&stmt) else { return self.bug("nothing is known of a copy") };
-        let src_open = open_axes(&facts.src, &facts.src_nonnegative);
-        let dst_open = open_axes(&facts.dst, &facts.dst_nonnegative);
+        let [from, to] = [CopySide::src(facts, src), CopySide::dst(facts, dst)];
         let extents = &facts.extents[..];
         if let Some(fragment) = self.fragment_at(src.place) {
             let mut paired = facts.transaction.is_some_and(|width| width >= 2);
@@ -162,22 +161,21 @@ impl Lowering<'_> {
                 self.paired.insert(tensor);
                 paired = true;
             }
-            return self.store_fragment(fragment, [src, dst], &dst_open, paired);
+            return self.store_fragment(fragment, src, &to, paired);
         }
         if let Some(fragment) = self.fragment_at(dst.place) {
-            return self.load_fragment(fragment, src, &src_open);
+            return self.load_fragment(fragment, &from);
         }
         // A per-thread array is copied by its thread; anything else by the block together.
         let cooperative = ![src, dst].iter().any(|tile| self.kernel.scope_of(tile.place) == Some(Scope::Local));
         if let Some(width) = self.asynchronous_width(stmt) {
-            return self.asynchronous_tile(src, dst, [&src_open, &dst_open], extents, width);
+            return self.asynchronous_tile(&from, &to, extents, width);
         }
         if let Some(piece) = self.piece(src, dst, extents) {
             return self.copy_in_pieces(src, dst, extents, piece);
         }
         let body = |l: &mut Self, indices: &[ValueId]| {
-            let from = l.tile_memory(src, indices, &src_open);
-            let to = l.tile_memory(dst, indices, &dst_open);
+            let [from, to] = [&from, &to].map(|side| l.tile_memory(side, indices));
             l.carry(from, to);
         };
         if cooperative {
@@ -222,7 +220,7 @@ impl Lowering<'_> {
             let column = l.once("col", indices[1] * piece);
             let place = |l: &mut Self, tile: &TileRef, at: u32| {
                 let column = l.binary(BinaryOp::Add, column, at);
-                l.tile_memory(tile, &[row, column], &[])
+                l.tile_memory(&CopySide::inside(tile), &[row, column])
             };
             for at in (0..piece).step_by(most_from as usize) {
                 let memory = place(l, src, at);
@@ -241,10 +239,21 @@ impl Lowering<'_> {
         });
     }
 
-    /// The address of a tile's element at `indices`, clipped on the axes `open`. Axes are matched from the innermost:
+    /// The address of a tile's element at `indices`, clipped on the axes that are open. Axes are matched from the innermost:
     /// a place of lower rank ignores the tile's leading axes, whose extent is 1, and a place of higher rank has its
     /// leading coordinates from the start alone.
-    pub(super) fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[OpenAxis]) -> Memory {
+    pub(super) fn tile_memory(&mut self, side: &CopySide<'_>, indices: &[ValueId]) -> Memory {
+        let CopySide { tile, open, rows } = side;
+        let split;
+        let indices = match *indices {
+            [row, column] if !rows.is_empty() => {
+                let mut all = self.split(row, rows);
+                all.push(column);
+                split = all;
+                &split[..]
+            }
+            _ => indices,
+        };
         let rank = self.rank(tile.place);
         let coordinate = |axis: usize| {
             let position = (axis + indices.len()).checked_sub(rank);
@@ -274,7 +283,37 @@ impl Lowering<'_> {
     }
 }
 
-pub(super) fn open_axes(bounds: &[Bound], nonnegative: &[bool]) -> Vec<OpenAxis> {
+/// One side of a copy.
+#[derive(Clone)]
+pub(super) struct CopySide<'t> {
+    pub(super) tile: &'t TileRef,
+    /// The axes on which the tile may leave its tensor.
+    pub(super) open: Vec<OpenAxis>,
+    /// Where the tile's rows are of several axes: their extents. A row's number is split into indices along them.
+    pub(super) rows: &'t [u32],
+}
+
+impl<'t> CopySide<'t> {
+    pub(super) fn src(facts: &'t CopyFacts, tile: &'t TileRef) -> CopySide<'t> {
+        CopySide { tile, open: open_axes(&facts.src, &facts.src_nonnegative), rows: &facts.rows[0] }
+    }
+
+    pub(super) fn dst(facts: &'t CopyFacts, tile: &'t TileRef) -> CopySide<'t> {
+        CopySide { tile, open: open_axes(&facts.dst, &facts.dst_nonnegative), rows: &facts.rows[1] }
+    }
+
+    /// A tile of rows and columns that is nowhere outside.
+    pub(super) fn inside(tile: &'t TileRef) -> CopySide<'t> {
+        CopySide { tile, open: Vec::new(), rows: &[] }
+    }
+
+    /// The side where its tile may leave the tensor on `open` alone.
+    pub(super) fn clipped(&self, open: Vec<OpenAxis>) -> CopySide<'t> {
+        CopySide { open, ..self.clone() }
+    }
+}
+
+fn open_axes(bounds: &[Bound], nonnegative: &[bool]) -> Vec<OpenAxis> {
     let open = bounds.iter().enumerate().filter(|(_, bound)| **bound != Bound::Proven);
     open.map(|(axis, _)| OpenAxis { axis, below: nonnegative.get(axis) != Some(&true) }).collect()
 }

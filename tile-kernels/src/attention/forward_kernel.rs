@@ -51,7 +51,7 @@ pub fn forward<T: Half, const BM: usize, const BN: usize, const D: usize, const 
             softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
             gemm(&weights, &v_s, &mut acc);
         }
-        write_sums(sums, &mut most, &mut total, b, h, row);
+        write_sums::<1>(sums, &mut most, &mut total, b, h, row);
         divide_seen_rows(&mut acc, &mut total);
         copy(&acc, o.at_mut([b, h, row, 0]));
     }

@@ -31,7 +31,7 @@ use forward_kernel::ForwardParams;
 use options_kernel::ForwardOptionsParams;
 use packed_kernel::PackedParams;
 use prefill_kernel::PrefillParams;
-use tile::{Mask, Tile, Work};
+use tile::{Tile, Work};
 use tile_runtime::dsl::{Float, Half};
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, Target, TensorInput, TensorOutput};
 use tile_runtime::{Device, Error, LaunchError, Tensor, TensorView, TensorViewMut};
@@ -84,6 +84,12 @@ const FEW_CLUSTER_STEPS: usize = 1;
 const FULL_OF_EIGHT: usize = 60;
 /// Keys of a step of [`prefill`].
 const PREFILL_STEP: usize = 128;
+
+/// How many heads with `d` elements and values of `dv` may have their queries in one tile, of each `group` that share keys.
+fn of_tile(group: usize, heads: [usize; 2]) -> usize {
+    let together = if matches!(heads, [64, 64] | [128, 128]) { [8, 4, 2, 1] } else { [1; 4] };
+    together.into_iter().find(|together| group.is_multiple_of(*together)).unwrap_or(1)
+}
 
 /// What [`decode`] does beside its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -331,7 +337,7 @@ pub fn has_prefill<T: Float>(d: usize, page: usize) -> bool {
 /// arithmetic: for few tokens [`decode`] is faster.
 ///
 /// # Errors
-/// What [`has_prefill`] says no to; `q` or `o` whose heads do not lie side by side; where H is no multiple of HK or shapes differ; where `o` overlaps an operand; and
+/// What [`has_prefill`] says no to; where H is no multiple of HK or shapes differ; where `o` overlaps an operand; and
 /// whatever compiling and launching may fail with. Nothing is launched then.
 #[track_caller]
 #[allow(clippy::too_many_arguments)]
@@ -345,11 +351,10 @@ pub fn prefill<T: Half>(
     past: usize,
     scale: Option<f32>,
 ) -> Result<(), Error> {
-    let [tokens, heads, d] = q.shape();
-    let [results, result_heads, result_d] = o.shape();
+    let ([_, heads, d], [_, key_heads, ..]) = (q.shape(), shape::<4>(&k.argument()));
     let scale = scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
-    let (q, o) = (q.reshape([tokens, heads * d])?, o.reshape([results, result_heads * result_d])?);
-    let params = PrefillParams { BM: 128, BN: PREFILL_STEP, D: d, THREADS: 256, STAGES: 2 };
+    let group = of_tile(heads / key_heads.max(1), [d, d]);
+    let params = PrefillParams { BM: 128, BN: PREFILL_STEP, D: d, THREADS: 256, STAGES: 2, GROUP: group };
     let kernel = prefill_kernel::prefill::<T>::instance(on.device(), params)?;
     Ok(kernel.launch_on(on, q, k, v, pages, o, scale as f32, past)?)
 }
@@ -504,35 +509,38 @@ pub fn forward<T: Half>(
     let (group, past) = (heads / key_heads.max(1), keys.saturating_sub(queries));
     let Forward { causal, soft_cap, sinks, .. } = options;
     if options.is_plain() && keys >= if causal { queries.max(1) } else { 1 } {
-        let work = Work { heads: batch.saturating_mul(heads), queries, keys, mask: Mask::of(causal) };
-        // The heads that use the same keys may be one head with the queries of all, whose tiles are filled better; where memory has them side by side.
+        let work = Work { heads: batch.saturating_mul(heads), of_tile: 1, queries, keys, causal };
+        // The heads that use the same keys may have their queries in one tile, which is filled better: as one head with the queries of all, where memory has them side
+        // by side, or where the kernel has tiles of so many heads.
         let merged = |d| [batch, key_heads, group.saturating_mul(queries), d];
-        let can_merge = group > 1
-            && heads == group * key_heads
-            && (!causal || matches!([d, dv], [64, 64] | [128, 128]))
-            && options.log_sum_exp.is_none()
-            && q.reshape(merged(d)).is_ok()
-            && o.to_view().is_some_and(|o| o.reshape(merged(dv)).is_ok());
-        let of_merged = can_merge.then(|| work.merged(group));
+        let together = if causal {
+            Some(Work { of_tile: of_tile(group, [d, dv]), ..work })
+        } else {
+            let can_merge = group > 1
+                && heads == group * key_heads
+                && options.log_sum_exp.is_none()
+                && q.reshape(merged(d)).is_ok()
+                && o.to_view().is_some_and(|o| o.reshape(merged(dv)).is_ok());
+            can_merge.then(|| work.merged(group))
+        };
         let problem = || {
             format!(
                 "heads of 64, 96, 128 or 256 elements are taken, or of 192 with values of 128; here are {d} with values of {dv}"
             )
         };
-        let works = [Some(work), of_merged];
+        let works = [Some(work), together];
         let (tile, taken) = options.fastest(NAME, on.device(), works, [d, dv], |_| true, problem)?;
-        let (is_merged, sums) = (taken != work, options.log_sum_exp);
-        let one_head = o.to_view().filter(|_| is_merged).map(|o| o.reshape(merged(dv))).transpose()?;
-        let (rows, keys, threads) = (tile.rows, tile.keys, 2 * tile.rows);
+        let (rows, keys, threads, sums) = (tile.rows, tile.keys, 2 * tile.rows, options.log_sum_exp);
         if causal {
-            let params = CausalParams { BM: rows, BN: keys, D: d, DV: dv, THREADS: threads, MERGED: is_merged };
+            let params = CausalParams { BM: rows, BN: keys, D: d, DV: dv, THREADS: threads, GROUP: taken.of_tile };
             let kernel = causal_kernel::causal::<T>::instance(on.device(), params)?;
-            match one_head {
-                Some(o) => kernel.launch_on(on, q.reshape(merged(d))?, k, v, o, sums, scale, 1, past, queries)?,
-                None => kernel.launch_on(on, q, k, v, o, sums, scale, group, past, queries.max(1))?,
-            }
+            let o = o.to_view().map(|o| o.swap_axes(1, 2)).transpose()?;
+            let refuse = || Error::Unsupported { function: NAME, problem: "results have no four axes".into() };
+            let o = o.ok_or_else(refuse)?;
+            kernel.launch_on(on, q.swap_axes(1, 2)?, k, v, o, sums, scale, group, past)?;
             return Ok(());
         }
+        let one_head = o.to_view().filter(|_| taken != work).map(|o| o.reshape(merged(dv))).transpose()?;
         let params = ForwardParams { BM: rows, BN: keys, D: d, DV: dv, THREADS: threads };
         let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
         match one_head {
@@ -542,7 +550,7 @@ pub fn forward<T: Half>(
         return Ok(());
     }
     Forward::counted(NAME, queries, keys)?;
-    let work = Work { heads: batch.saturating_mul(heads), queries, keys, mask: Mask::of(causal) };
+    let work = Work { heads: batch.saturating_mul(heads), of_tile: 1, queries, keys, causal };
     let has = |tile: &Tile| tile.rows == 128 && matches!(d, 64 | 128 | 256);
     let problem = || {
         format!(
@@ -600,9 +608,11 @@ pub fn forward_packed<T: Half>(
     // Only the device knows how long each sequence is.
     let [mean_queries, mean_keys] = [queries, keys].map(|all| all.div_ceil(sequences.max(1)));
     let heads_of_all = heads.saturating_mul(sequences);
-    let work = Work { heads: heads_of_all, queries: mean_queries, keys: mean_keys, mask: Mask::of(options.causal) };
     // The kernel with a window is the one with a soft cap, too.
     let window = cap || options.left.is_some();
+    let group = heads / key_heads.max(1);
+    let of_tile = if window { 1 } else { of_tile(group, [d, dv]) };
+    let work = Work { heads: heads_of_all, of_tile, queries: mean_queries, keys: mean_keys, causal: options.causal };
     let has = |tile: &Tile| match d {
         64 | 128 | 256 => tile.rows == 128 || !window,
         192 => !cap,
@@ -617,11 +627,18 @@ pub fn forward_packed<T: Half>(
     };
     let (tile, _) = options.fastest(NAME, on.device(), [Some(work), None], [d, dv], has, problem)?;
     let Packed { first_query, first_key } = packed;
-    let params =
-        PackedParams { BM: tile.rows, BN: tile.keys, D: d, DV: dv, THREADS: 2 * tile.rows, WINDOW: window, CAP: cap };
+    let params = PackedParams {
+        BM: tile.rows,
+        BN: tile.keys,
+        D: d,
+        DV: dv,
+        THREADS: 2 * tile.rows,
+        WINDOW: window,
+        CAP: cap,
+        GROUP: of_tile,
+    };
     let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;
-    let (q, k, v, o) = (q.swap_axes(0, 1)?, k.swap_axes(0, 1)?, v.swap_axes(0, 1)?, o.swap_axes(0, 1)?);
-    let group = heads / key_heads.max(1);
+    let (k, v) = (k.swap_axes(0, 1)?, v.swap_axes(0, 1)?);
     let (sinks, sums) = (options.sinks, options.log_sum_exp);
     Ok(kernel.launch_on(
         on,

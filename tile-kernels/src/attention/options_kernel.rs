@@ -63,7 +63,7 @@ pub fn forward_options<
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-            step_in_window::<T, true, CAP>(
+            step_in_window::<T, true, CAP, 1>(
                 &mut scores,
                 &mut weights,
                 &mut most,
@@ -81,7 +81,7 @@ pub fn forward_options<
             );
             gemm(&weights, &v_s, &mut acc);
         }
-        write_sums(sums, &mut most, &mut total, b, h, row);
+        write_sums::<1>(sums, &mut most, &mut total, b, h, row);
         divide_rows(&mut acc, &mut total);
         copy(&acc, o.at_mut([b, h, row, 0]));
     }

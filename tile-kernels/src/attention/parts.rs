@@ -121,49 +121,31 @@ pub fn hide_beyond(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, keys: 
     }
 }
 
-/// Hides the keys behind the row's own, of the scores of a step of `KEYS` keys: row `i` sees those up to number `own + i`.
+/// Hides the keys behind the row's own, of the scores of a step of `KEYS` keys: row `i` sees those up to number `own + i / GROUP`.
 #[tile_fn]
-pub fn hide_later(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: usize) {
+pub fn hide_later<const GROUP: usize>(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: usize) {
     if step * KEYS + KEYS > own + 1 {
         for [i, j] in parallel([ROWS, KEYS]) {
-            if step * KEYS + j > own + i {
+            if step * KEYS + j > own + i / GROUP {
                 scores[[i, j]] = f32::NEG_INFINITY;
             }
         }
     }
 }
 
-/// Hides the keys behind the row's own, of the scores of a step of `KEYS` keys. All rows see the keys up to number `last`, the first one's own. `MERGED`: rows are of one head
-/// after the other, `queries` of each, from query number `first` of a head on; query `x` of a head sees the keys up to number `past + x`.
-#[tile_fn(uses(hide_later))]
-pub fn hide_later_in_turn<const MERGED: bool>(
+/// Hides keys of the scores of a step of `KEYS` keys: those that are not among the `keys` there are, or are more than `right` after the row's own, which is number
+/// `own + i / GROUP` of row `i`.
+#[tile_fn]
+pub fn hide_unseen<const GROUP: usize>(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
     step: usize,
-    last: usize,
-    past: usize,
-    first: usize,
-    queries: usize,
+    own: usize,
+    keys: usize,
+    right: usize,
 ) {
-    if MERGED {
-        if step * KEYS + KEYS > last + 1 {
-            for [i, j] in parallel([ROWS, KEYS]) {
-                if step * KEYS + j > past + (first + i) % queries {
-                    scores[[i, j]] = f32::NEG_INFINITY;
-                }
-            }
-        }
-    } else {
-        hide_later(scores, step, last);
-    }
-}
-
-/// Hides keys of the scores of a step of `KEYS` keys: those that are not among the `keys` there are, or are more than `right` after the row's own, which is number `own + i`
-/// of row `i`.
-#[tile_fn]
-pub fn hide_unseen(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: usize, keys: usize, right: usize) {
     if step * KEYS + KEYS > min(own + right + 1, keys) {
         for [i, j] in parallel([ROWS, KEYS]) {
-            if step * KEYS + j >= min(own + i + right + 1, keys) {
+            if step * KEYS + j >= min(own + i / GROUP + right + 1, keys) {
                 scores[[i, j]] = f32::NEG_INFINITY;
             }
         }
@@ -198,10 +180,29 @@ pub fn begin_rows(
     }
 }
 
+/// [`begin_rows`] where rows are of `GROUP` heads in turn, from number `head` on.
+#[tile_fn]
+pub fn begin_rows_of<const GROUP: usize>(
+    most: &mut Fragment<f32, (ROWS,)>,
+    total: &mut Fragment<f32, (ROWS,)>,
+    sinks: Option<&Tensor<f32, (H,)>>,
+    head: usize,
+) {
+    clear(total);
+    fill(most, -1e30); // finite: a row may see none of a step's keys
+    if let Some(sinks) = sinks {
+        for [i] in parallel([ROWS]) {
+            most[i] = max(sinks.masked([head + i % GROUP]) * 1.442695040888963, -1e30);
+        }
+        fill(total, 1.0);
+    }
+}
+
 /// [`softmax_step`] of scores as they come from their product, of the keys from number `step * KEYS` on. `CAP`: they become `tanh(inner s)` first. Keys outside of
-/// the window are hidden where the step has any: `own`, `keys`, `left` and `right` are those of [`hide_keys`]. Without `WINDOW` all keys before a row's own are inside.
+/// the window are hidden where the step has any: `own`, `keys`, `left` and `right` are those of [`hide_keys`]. Without `WINDOW` all keys before a row's own are inside,
+/// and `GROUP` rows have one own key.
 #[tile_fn(uses(hide_keys, hide_unseen, softmax_step))]
-pub fn step_in_window<T: Half, const WINDOW: bool, const CAP: bool>(
+pub fn step_in_window<T: Half, const WINDOW: bool, const CAP: bool, const GROUP: usize>(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
     weights: &mut Fragment<T, (ROWS, KEYS)>,
     most: &mut Fragment<f32, (ROWS,)>,
@@ -227,7 +228,7 @@ pub fn step_in_window<T: Half, const WINDOW: bool, const CAP: bool>(
             hide_keys(scores, step * KEYS, own, keys, left, right);
         }
     } else {
-        hide_unseen(scores, step, own, keys, right);
+        hide_unseen::<GROUP>(scores, step, own, keys, right);
     }
     softmax_step(scores, weights, most, here, shrink, total, acc, scale);
 }
@@ -238,11 +239,12 @@ pub fn offset(first: &Tensor<i32, (Z,)>, z: usize, most: usize) -> usize {
     min(min(max(first.masked([z]) as usize, 0), most), 1 << 28)
 }
 
-/// The sequence that tile `tile` of `BM` queries is of, of packed sequences: the last one whose first tile is this one or before. Sequence `z` has the tiles from
-/// number `first[z] / BM + z` on. `halvings` of `sequences` leave one of them.
+/// The sequence that tile `tile` of `of_tile` queries is of, of packed sequences: the last one whose first tile is this one or before. Sequence `z` has the tiles from
+/// number `first[z] / of_tile + z` on. `halvings` of `sequences` leave one of them.
 #[tile_fn(uses(offset))]
-pub fn sequence_of<const BM: usize>(
+pub fn sequence_of(
     first: &Tensor<i32, (Z,)>,
+    of_tile: usize,
     tile: usize,
     sequences: usize,
     halvings: usize,
@@ -252,7 +254,7 @@ pub fn sequence_of<const BM: usize>(
     let mut beyond = sequences;
     for _ in 0..halvings {
         let middle = (z + beyond) / 2;
-        if offset(first, middle, most) / BM + middle <= tile {
+        if offset(first, middle, most) / of_tile + middle <= tile {
             z = middle;
         } else {
             beyond = middle;
@@ -261,9 +263,10 @@ pub fn sequence_of<const BM: usize>(
     z
 }
 
-/// Writes the logarithms of the rows' sums of weights, where they are asked for: rows `row` on of head `head` of sequence `batch`.
+/// Writes the logarithms of the rows' sums of weights, where they are asked for: of sequence `batch`, from query `row` and head `head` on, `GROUP` heads of
+/// a query one behind the other.
 #[tile_fn(uses(log_of_sum))]
-pub fn write_sums(
+pub fn write_sums<const GROUP: usize>(
     sums: Option<&mut Tensor<f32, (B, H, M)>>,
     most: &mut Fragment<f32, (ROWS,)>,
     total: &mut Fragment<f32, (ROWS,)>,
@@ -273,7 +276,7 @@ pub fn write_sums(
 ) {
     if let Some(sums) = sums {
         for [i] in parallel([ROWS]) {
-            *sums.masked_mut([batch, head, row + i]) = log_of_sum(most[i], total[i]);
+            *sums.masked_mut([batch, head + i % GROUP, row + i / GROUP]) = log_of_sum(most[i], total[i]);
         }
     }
 }

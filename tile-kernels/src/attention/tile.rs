@@ -59,38 +59,23 @@ impl Tile {
 pub(super) struct Work {
     /// Heads of all sequences.
     pub heads: usize,
+    /// Heads whose queries are the rows of a tile together.
+    pub of_tile: usize,
     /// Queries of a sequence.
     pub queries: usize,
     /// Keys of a sequence.
     pub keys: usize,
-    pub mask: Mask,
-}
-
-/// Which keys a query sees.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Mask {
-    /// All.
-    None,
-    /// Those up to its own. The longest tiles come first, each to the block that is done first.
-    Causal,
-    /// Those up to its own, where a head has the queries of several heads one behind the other: most tiles have some that see all keys.
-    CausalInTurn,
-}
-
-impl Mask {
-    pub fn of(causal: bool) -> Mask {
-        if causal { Mask::Causal } else { Mask::None }
-    }
+    /// Whether a query sees the keys up to its own: the longest tiles come first, each to the block that is done first.
+    pub causal: bool,
 }
 
 /// Numbers of tiles of a block, after the first one, that are looked at one by one for the block that is done last.
 const WAVES: usize = 8;
 
 impl Work {
-    /// The work where each `group` heads, which share keys, are one head with the queries of all.
+    /// The work where each `group` heads, which share keys, are one head with the queries of all, in any order.
     pub fn merged(self, group: usize) -> Work {
-        let mask = if self.mask == Mask::None { Mask::None } else { Mask::CausalInTurn };
-        Work { heads: self.heads / group.max(1), queries: self.queries.saturating_mul(group), mask, ..self }
+        Work { heads: self.heads / group.max(1), queries: self.queries.saturating_mul(group), ..self }
     }
 
     /// Microseconds that are expected of it by a tile.
@@ -98,19 +83,18 @@ impl Work {
     /// Some block computes at least `n + 1` of the longest `n MULTIPROCESSORS + 1` tiles, of which none is shorter than the last one; and no device is done before its share
     /// of all. The largest of these bounds is what longest-first takes, but for a part of a short tile.
     pub fn expected(&self, tile: Tile) -> f64 {
-        let in_head = self.queries.div_ceil(tile.rows).max(1);
-        let (heads, rows) = (self.heads.max(1), tile.rows);
+        let rows = (tile.rows / self.of_tile.max(1)).max(1);
+        let in_head = self.queries.div_ceil(rows).max(1);
+        let heads = (self.heads / self.of_tile.max(1)).max(1);
         let tiles = heads.saturating_mul(in_head);
         let past = self.keys.saturating_sub(self.queries);
         // Of the tile that has `longer` tiles before it.
         let time = |longer: usize| {
-            let (seen, around) = match self.mask {
-                Mask::None => (self.keys, tile.around),
-                Mask::CausalInTurn => (self.keys, tile.around_causal),
-                Mask::Causal => {
-                    let last = in_head - (longer / heads).min(in_head - 1);
-                    (self.keys.min(past.saturating_add(last.saturating_mul(rows))), tile.around_causal)
-                }
+            let (seen, around) = if self.causal {
+                let last = in_head - (longer / heads).min(in_head - 1);
+                (self.keys.min(past.saturating_add(last.saturating_mul(rows))), tile.around_causal)
+            } else {
+                (self.keys, tile.around)
             };
             around + tile.step * seen.div_ceil(tile.keys) as f64
         };
@@ -134,7 +118,7 @@ mod tests {
     use super::*;
 
     fn rows(d: usize, heads: usize, [queries, keys]: [usize; 2], causal: bool) -> usize {
-        let work = Work { heads, queries, keys, mask: Mask::of(causal) };
+        let work = Work { heads, of_tile: 1, queries, keys, causal };
         fastest(Tile::of(d, d).iter().copied(), [Some(work), None]).expect("a tile").0.rows
     }
 
@@ -151,21 +135,27 @@ mod tests {
         assert_eq!(rows(128, 32, [8192; 2], false), 192, "1609 us by 128 rows, 1550 by 192");
     }
 
-    /// Heads that share keys are one where that leaves fewer tiles than the device would compute one after the other, and only there.
+    /// Heads that share keys have their queries in one tile where that leaves fewer steps than the device would compute one after the other, and only there.
     #[test]
-    fn heads_are_one_where_tiles_are_filled() {
-        let merged = |heads: usize, group: usize, [queries, keys]: [usize; 2], causal: bool| {
-            let apart = Work { heads, queries, keys, mask: Mask::of(causal) };
-            let one = apart.merged(group);
-            fastest(Tile::of(64, 64).iter().copied(), [Some(apart), Some(one)]).is_some_and(|(_, work)| work == one)
+    fn heads_are_together_where_tiles_are_filled() {
+        let fastest_of = |apart: Work, together: Work| {
+            fastest(Tile::of(64, 64).iter().copied(), [Some(apart), Some(together)])
+                .is_some_and(|(_, work)| work == together)
         };
-        for causal in [false, true] {
-            assert!(merged(1024, 4, [55, 8000], causal));
-            assert!(merged(134, 67, [2, 8000], causal));
-            assert!(!merged(64, 4, [55, 8000], causal), "64 blocks do not wait for each other");
-        }
-        assert!(merged(512, 2, [278, 2359], true), "226 us apart");
-        assert!(!merged(512, 2, [2359, 2359], true), "a tile of two heads sees all keys");
+        let merged = |heads: usize, group: usize, [queries, keys]: [usize; 2]| {
+            let apart = Work { heads, of_tile: 1, queries, keys, causal: false };
+            fastest_of(apart, apart.merged(group))
+        };
+        assert!(merged(1024, 4, [55, 8000]));
+        assert!(merged(134, 67, [2, 8000]));
+        assert!(!merged(64, 4, [55, 8000]), "64 blocks do not wait for each other");
+        let causal = |heads: usize, of_tile: usize, [queries, keys]: [usize; 2]| {
+            let apart = Work { heads, of_tile: 1, queries, keys, causal: true };
+            fastest_of(apart, Work { of_tile, ..apart })
+        };
+        assert!(causal(1024, 4, [55, 8000]));
+        assert!(causal(512, 2, [278, 2359]), "226 us apart");
+        assert!(!causal(64, 4, [55, 8000]), "64 blocks do not wait for each other");
     }
 
     /// No shape is too large to be asked about, and none too small.
@@ -173,7 +163,7 @@ mod tests {
     fn extremes_have_a_tile() {
         for extent in [0, 1, 1 << 30, usize::MAX] {
             for causal in [false, true] {
-                let work = Work { heads: extent, queries: extent, keys: extent, mask: Mask::of(causal) };
+                let work = Work { heads: extent, of_tile: extent, queries: extent, keys: extent, causal };
                 for (tile, work) in Tile::of(128, 128).iter().flat_map(|tile| [(tile, work), (tile, work.merged(1))]) {
                     assert!(work.expected(*tile).is_finite(), "{work:?}");
                 }

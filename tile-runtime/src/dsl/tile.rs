@@ -7,7 +7,8 @@ use std::marker::PhantomData;
 /// Copies a tile: `copy(w.at([row, k]), &mut w_s);`, `copy(&y_s, y.at_mut([row]));`.
 ///
 /// The shapes must agree; an `.at(..)` has the extents of the other side, leading axes that the other side lacks have
-/// extent 1. The dtype may differ: elements are converted as by [`super::Cast::cast`]. Past the ragged edge of a
+/// extent 1. Where one side is a matrix, the rows of the other may be of several axes, in their order: `copy(x.tile([a..a + 16, h..h + 8, 0..64]), &mut s)`
+/// into a `[128, 64]` array. The dtype may differ: elements are converted as by [`super::Cast::cast`]. Past the ragged edge of a
 /// tensor, elements read 0 and are not written.
 ///
 /// To and from shared memory the threads of the block share the work: every thread must reach the copy, with the same

@@ -1,7 +1,7 @@
 //! Loads by `cp.async`: every thread copies its part of a tile, 4, 8 or 16 bytes at a time, while the block computes.
 
 use super::super::block::WARP;
-use super::super::value::OpenAxis;
+use super::super::tile::CopySide;
 use super::super::vector::Vector;
 use super::super::*;
 use super::own_rows::Pieces;
@@ -54,14 +54,13 @@ impl Lowering<'_> {
     /// A tile copy by transactions of `width` elements, which its rows are made of.
     pub(in crate::lower) fn asynchronous_tile(
         &mut self,
-        src: &TileRef,
-        dst: &TileRef,
-        [src_open, dst_open]: [&[OpenAxis]; 2],
+        src: &CopySide<'_>,
+        dst: &CopySide<'_>,
         extents: &[u32],
         width: u32,
     ) {
         // Neighbours of a row lie in as many columns.
-        let array = dst.place.buffer();
+        let array = dst.tile.place.buffer();
         let layout = array.and_then(|array| self.layouts.shared.get(&array).copied());
         let turned = layout.is_some_and(|layout| layout.is_column_major());
         let width = if turned { 1 } else { width };
@@ -72,12 +71,11 @@ impl Lowering<'_> {
                 *last = l.binary(BinaryOp::Mul, *last, width);
             }
             let indices = l.named(indices);
-            let from = l.tile_memory(src, &indices, src_open);
-            let to = l.tile_memory(dst, &indices, dst_open);
+            let [from, to] = [src, dst].map(|side| l.tile_memory(side, &indices));
             l.copy_if_there(from, to, width);
         };
         let (total, threads) = (parts.iter().product::<u32>(), self.thread_total());
-        if let (true, [_, columns]) = (turned && self.rank(src.place) >= 2, &parts[..])
+        if let (true, [_, columns]) = (turned && self.rank(src.tile.place) >= 2 && src.rows.is_empty(), &parts[..])
             && total.is_multiple_of(threads)
             && total / threads <= MOST_TURNED
             && threads.is_multiple_of(*columns)
@@ -93,9 +91,9 @@ impl Lowering<'_> {
                 };
                 let count = MOST_WALKED.min(each - first);
                 self.copy_below([row, place[1]], count, apart, |l, indices| {
-                    let mut from = l.tile_memory(src, &indices, src_open);
+                    let mut from = l.tile_memory(src, &indices);
                     from.offset = l.read(offset);
-                    let to = l.tile_memory(dst, &indices, dst_open);
+                    let to = l.tile_memory(dst, &indices);
                     l.copy_if_there(from, to, width);
                     l.set(offset, offset + step);
                 });
@@ -106,7 +104,7 @@ impl Lowering<'_> {
             && array.is_some_and(|array| self.own_rows.contains(&array))
             && let Some(pieces) = Pieces::of(rows, columns, threads / WARP)
         {
-            return self.copy_own_rows(src, dst, src_open, pieces, width);
+            return self.copy_own_rows(src, dst, pieces, width);
         }
         if layout.is_none() || !total.is_multiple_of(threads) {
             return self.spread("part", &parts, copy);
@@ -114,7 +112,8 @@ impl Lowering<'_> {
         // Every thread has as many: written out, their addresses are computed before the loop over K.
         let each = total / threads;
         if each > MOST_WRITTEN_OUT {
-            let below = self.dtype_of(dst.place).bytes() == 2 && each <= MOST_BELOW || turned && each <= MOST_TURNED;
+            let below =
+                self.dtype_of(dst.tile.place).bytes() == 2 && each <= MOST_BELOW || turned && each <= MOST_TURNED;
             if !matches!(parts[..], [_, columns] if below && threads.is_multiple_of(columns)) {
                 return self.spread("part", &parts, copy);
             }
@@ -132,17 +131,17 @@ impl Lowering<'_> {
     }
 
     /// A thread's pieces of the rows that its warp alone reads: addresses of the first piece are computed once, those of the others differ by a few rows.
-    fn copy_own_rows(&mut self, src: &TileRef, dst: &TileRef, open: &[OpenAxis], pieces: Pieces, width: u32) {
-        let layout = dst.place.buffer().and_then(|array| self.layouts.shared.get(&array).copied());
-        let (Some(layout), Some(stride)) = (layout, self.row_stride(src.place)) else {
+    fn copy_own_rows(&mut self, src: &CopySide<'_>, dst: &CopySide<'_>, pieces: Pieces, width: u32) {
+        let layout = dst.tile.place.buffer().and_then(|array| self.layouts.shared.get(&array).copied());
+        let (Some(layout), Some(stride)) = (layout, self.row_stride(src.tile.place)) else {
             return self.bug("a warp copies its rows from a tensor to an array of rows");
         };
         let thread = self.linear_thread();
         let row = self.once("first_row", thread / WARP * pieces.rows + thread % WARP / pieces.columns);
         let column = self.once("column", thread % pieces.columns * width);
-        let [from, to] = [(src, open), (dst, &[])].map(|(tile, open)| {
-            let name = format!("{}_first", self.kernel.place_name(tile.place));
-            let first = self.tile_memory(tile, &[row, column], open);
+        let [from, to] = [src, dst].map(|side| {
+            let name = format!("{}_first", self.kernel.place_name(side.tile.place));
+            let first = self.tile_memory(side, &[row, column]);
             Memory { offset: self.once(&name, first.offset), ..first }
         });
         self.unrolled("i", pieces.count(), |l, index| {
@@ -150,7 +149,7 @@ impl Lowering<'_> {
             let below = l.eval(row + rows);
             let apart = l.widen(rows);
             let source =
-                Memory { offset: l.eval(from.offset + apart * stride), ..l.tile_memory(src, &[below, column], open) };
+                Memory { offset: l.eval(from.offset + apart * stride), ..l.tile_memory(src, &[below, column]) };
             let to = Memory { offset: l.formula([to.offset, rows], |[first, rows]| layout.below(first, rows)), ..to };
             l.copy_if_there(source, to, width);
         });

@@ -9,7 +9,7 @@ use super::super::uses::{mentions, statements, touches};
 use super::super::*;
 use super::async_copy::MOST_BELOW;
 use super::pipelined::is_touched_outside;
-use crate::analysis::SharedLoad;
+use crate::analysis::{CopyFacts, SharedLoad};
 use crate::ir::pipeline::Split;
 use crate::layout::swizzle::ATOM_ROWS;
 
@@ -71,7 +71,9 @@ impl Lowering<'_> {
         let StmtKind::Tile(TileOp::Copy { dst, .. }) = &kernel.stmts[load].kind else { return false };
         let Some(SharedLoad::Asynchronous { width }) = self.analysis.shared_loads.get(&load) else { return false };
         let [rows, columns] = kernel.buffer_extents(buffer)[..] else { return false };
+        let is_plain = |facts: &CopyFacts| facts.rows.iter().all(Vec::is_empty);
         dst.start.is_empty()
+            && self.analysis.copies.get(&load).is_some_and(is_plain)
             && kernel.buffer_dtype(buffer).bytes() == 2
             && columns.is_multiple_of(*width)
             && Pieces::of(rows, columns / width, self.thread_total() / WARP).is_some()

@@ -1,7 +1,7 @@
 //! Loads staged in registers: what the asynchronous copies cannot move. Every thread loads its elements of a tile into registers, and
 //! stores them to shared memory an iteration later.
 
-use super::super::tile::open_axes;
+use super::super::tile::CopySide;
 use super::super::uses::declared;
 use super::super::*;
 use crate::analysis::SharedLoad;
@@ -92,14 +92,14 @@ impl<'a> Lowering<'a> {
         let Some(facts) = self.analysis.copies.get(&stmt) else { return self.bug("nothing is known of a copy") };
         self.span = kernel.stmts[stmt].span;
 
-        let (tile, open) = match way {
-            Way::Load => (src, open_axes(&facts.src, &facts.src_nonnegative)),
-            Way::Store => (dst, open_axes(&facts.dst, &facts.dst_nonnegative)),
+        let side = match way {
+            Way::Load => CopySide::src(facts, src),
+            Way::Store => CopySide::dst(facts, dst),
         };
         let total: u32 = facts.extents.iter().product();
         let threads = self.thread_total();
         let walked = match way {
-            Way::Load => self.first_row(src, &facts.extents),
+            Way::Load => self.first_row(&side, &facts.extents),
             Way::Store => None,
         };
         self.unrolled("i", count, |l, i| {
@@ -110,7 +110,7 @@ impl<'a> Lowering<'a> {
             let ops = l.nested(|l| {
                 let indices = l.split(element, &facts.extents);
                 let indices = l.named(indices);
-                let mut memory = l.tile_memory(tile, &indices, &open);
+                let mut memory = l.tile_memory(&side, &indices);
                 if let Some((offset, _)) = walked {
                     memory.offset = l.read(offset);
                 }
@@ -129,8 +129,8 @@ impl<'a> Lowering<'a> {
 
     /// Where a thread's elements stand below one another in the tensor: the offset of the first, in a register that is moved on
     /// from row to row, and by how much. An address each would take two registers that ptxas keeps from iteration to iteration.
-    fn first_row(&mut self, src: &TileRef, extents: &[u32]) -> Option<(RegId, ValueId)> {
-        let (Place::Tensor(_), [ones @ .., _, inner]) = (src.place, extents) else { return None };
+    fn first_row(&mut self, src: &CopySide<'_>, extents: &[u32]) -> Option<(RegId, ValueId)> {
+        let (Place::Tensor(_), [ones @ .., _, inner]) = (src.tile.place, extents) else { return None };
         let threads = self.thread_total();
         if ones.iter().any(|extent| *extent != 1) || !threads.is_multiple_of(*inner) {
             return None;
@@ -140,11 +140,18 @@ impl<'a> Lowering<'a> {
         self.walked(src, place, threads / inner)
     }
 
-    /// The offset of an element of a tile in a tensor, in a register, and by how much that of one `apart` rows below it is more.
-    pub(super) fn walked(&mut self, src: &TileRef, [row, col]: [ValueId; 2], apart: u32) -> Option<(RegId, ValueId)> {
-        let stride = self.row_stride(src.place)?;
-        let first = self.tile_memory(src, &[row, col], &[]).offset;
-        let offset = self.out.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
+    /// The offset of an element of a tile in a tensor, in a register, and by how much that of one `apart` rows below it is more; `None` where that is not
+    /// the same for all rows.
+    pub(super) fn walked(
+        &mut self,
+        src: &CopySide<'_>,
+        [row, col]: [ValueId; 2],
+        apart: u32,
+    ) -> Option<(RegId, ValueId)> {
+        let place = src.tile.place;
+        let stride = self.row_stride(place).filter(|_| src.rows.is_empty())?;
+        let first = self.tile_memory(&src.clipped(Vec::new()), &[row, col]).offset;
+        let offset = self.out.reg(&format!("{}_offset", self.kernel.place_name(place)), ValueType::Wide, true);
         self.define(offset, first);
         Some((offset, self.binary(BinaryOp::Mul, apart, stride)))
     }

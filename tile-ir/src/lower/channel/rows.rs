@@ -3,6 +3,7 @@
 //! Rows and columns outside of the tensor are not copied: the slot keeps what an earlier iteration left there, and a read of it is clipped
 //! ([`Lowering::clipped_read`]).
 
+use super::super::tile::CopySide;
 use super::super::*;
 use super::load::Target;
 use super::{Load, Rows};
@@ -43,7 +44,8 @@ impl Lowering<'_> {
         let rank = self.rank(Place::Tensor(load.tensor));
         let row = |l: &mut Self, row: ValueId, bytes: ValueId| {
             let zero = l.int(0);
-            let Memory { space, offset, guard, span } = l.tile_memory(&load.src, &[row, zero], &tile.open);
+            let Memory { space, offset, guard, span } =
+                l.tile_memory(&CopySide::inside(&load.src).clipped(tile.open.clone()), &[row, zero]);
             let to = l.eval(base + row * tile.columns);
             let memory = Memory { space, offset, guard: None, span };
             let copy = OpKind::BulkLoad { memory, shared, offset: to, bytes, barrier, evict: load.evict };
@@ -83,7 +85,7 @@ impl Lowering<'_> {
         let Some(roles) = self.roles.clone() else { return guard };
         let load = roles.loads().find(|load| Place::Buffer(load.buffer) == place);
         let Some((load, tile)) = load.and_then(|load| Some((load, load.clipped()?))) else { return guard };
-        let inside = self.tile_memory(&load.src, indices, &tile.open).guard?;
+        let inside = self.tile_memory(&CopySide::inside(&load.src).clipped(tile.open.clone()), indices).guard?;
         Some(match guard {
             None => inside,
             // Clipping is no mistake, so this guard is none that reports one.

@@ -33,6 +33,8 @@ struct Leaving {
     fragment: BufferId,
     place: Place,
     transposed: bool,
+    /// Rows that lie along the axis before the columns, where rows are of that axis and the one before it.
+    inner: Option<u32>,
     /// Whether it is added to the tensor.
     adds: bool,
     evict: Option<Evict>,
@@ -45,6 +47,8 @@ struct SubTile {
     boxes: TmaPlan,
     width: u32,
     transposed: bool,
+    /// The tensor's axis of rows, counted from the last one, and how many rows a step along it is.
+    rows: (usize, u32),
 }
 
 /// A sub-tile on its way from an accumulator's registers, from the first of them on, to its place in the buffers.
@@ -117,12 +121,17 @@ impl<'a> Lowering<'a> {
         let leaving = if let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, evict, .. }) = &kernel.stmts[stmt].kind
         {
             let fragment = self.fragment_at(src.place)?;
-            self.analysis.copies.get(&stmt).filter(|facts| facts.starts_for_tma_stores())?;
+            let facts = self.analysis.copies.get(&stmt).filter(|facts| facts.starts_for_tma_stores())?;
+            let inner = match facts.rows[1][..] {
+                [] => None,
+                [_, inner] => Some(inner),
+                _ => return None,
+            };
             let evict = evict.as_ref().and_then(Eviction::hint);
-            Leaving { fragment, place: dst.place, transposed: src.transposed, adds: false, evict }
+            Leaving { fragment, place: dst.place, transposed: src.transposed, inner, adds: false, evict }
         } else {
             let AddedTile { fragment, tensor, .. } = *self.added_tile(stmt)?;
-            Leaving { fragment, place: Place::Tensor(tensor), transposed: false, adds: true, evict: None }
+            Leaving { fragment, place: Place::Tensor(tensor), transposed: false, inner: None, adds: true, evict: None }
         };
         Some((leaving, self.sub_tile(&leaving, row_bytes)?))
     }
@@ -144,7 +153,7 @@ impl<'a> Lowering<'a> {
 
     /// The sub-tile of a store, if TMA can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit.
     fn sub_tile(&self, leaving: &Leaving, row_bytes: u32) -> Option<SubTile> {
-        let Leaving { fragment, place, transposed, .. } = *leaving;
+        let Leaving { fragment, place, transposed, inner, .. } = *leaving;
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
         // What TMA writes becomes visible late: what other blocks wait for is stored by threads.
@@ -169,9 +178,16 @@ impl<'a> Lowering<'a> {
         let [rows, cols] = if transposed { [width, BLOCK_ROWS] } else { [BLOCK_ROWS, width] };
         let tile = SharedLayout::automatic(rows, cols, dtype).ok()?;
         let fragment = Fragment::wgmma_accumulator(BLOCK_ROWS, width, WarpGrid { rows: 1, cols: 1 }).ok()?;
-        let extents: Vec<u32> = std::iter::repeat_n(1, self.rank(place).checked_sub(2)?).chain([rows, cols]).collect();
+        let spanned = match inner {
+            None => vec![rows, cols],
+            Some(inner) if rows.is_multiple_of(inner) => vec![rows / inner, inner, cols],
+            Some(_) => return None,
+        };
+        let missing = self.rank(place).checked_sub(spanned.len())?;
+        let extents: Vec<u32> = std::iter::repeat_n(1, missing).chain(spanned).collect();
         let boxes = TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?;
-        Some(SubTile { tile, fragment, boxes, width, transposed })
+        let rows = inner.map_or((2, 1), |inner| (3, inner));
+        Some(SubTile { tile, fragment, boxes, width, transposed, rows })
     }
 
     /// Whether blocks may read what others of them have put into a tensor.
@@ -205,7 +221,7 @@ impl<'a> Lowering<'a> {
     fn leave(&mut self, roles: &Roles, stmt: StmtId, start: &[Option<ExprId>]) -> bool {
         let Some(Staging { array: staging, row_bytes, buffer, again }) = roles.staging else { return false };
         let Some((leaving, sub)) = self.leaving(stmt, row_bytes) else { return false };
-        let Leaving { fragment, place, transposed, adds, evict } = leaving;
+        let Leaving { fragment, place, transposed, adds, evict, .. } = leaving;
         let (Some(registers), Some((consumer, within))) = (self.fragments[fragment], roles.consumer) else {
             return false;
         };
@@ -225,9 +241,9 @@ impl<'a> Lowering<'a> {
         let mut origin: Vec<ValueId> = (0..rank).map(first).collect();
         let skipped = if by_columns { cols } else { blocks * BLOCK_ROWS };
         // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
-        let axis = if transposed == by_columns { 2 } else { 1 };
+        let (axis, step) = if transposed == by_columns { sub.rows } else { (1, 1) };
         if let Some(first) = rank.checked_sub(axis).and_then(|axis| origin.get_mut(axis)) {
-            *first = self.binary(BinaryOp::Add, *first, consumer * skipped);
+            *first = self.binary(BinaryOp::Add, *first, consumer * (skipped / step));
         }
         // Who this thread is to the instructions that store: among a warp's, or among the warpgroup's.
         let by_matrices = sub.tile.dtype().is_half();
@@ -255,10 +271,11 @@ impl<'a> Lowering<'a> {
                 l.when(leader, |l| {
                     let right = l.binary(BinaryOp::Mul, j, sub.width);
                     let mut coordinates: Vec<ValueId> = origin.iter().rev().copied().collect();
-                    let below = l.int(i64::from(block * BLOCK_ROWS));
+                    let (axis, step) = sub.rows;
+                    let below = l.int(i64::from(block * BLOCK_ROWS / step));
                     let [along, across] = if transposed { [below, right] } else { [right, below] };
                     coordinates[0] = l.binary(BinaryOp::Add, coordinates[0], along);
-                    coordinates[1] = l.binary(BinaryOp::Add, coordinates[1], across);
+                    coordinates[axis - 1] = l.binary(BinaryOp::Add, coordinates[axis - 1], across);
                     l.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base, adds, evict });
                     l.op(OpKind::BulkCommit);
                 });

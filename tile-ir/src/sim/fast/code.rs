@@ -138,8 +138,8 @@ pub(super) struct TileSide {
 pub(super) struct CopyPlan {
     pub(super) src: TileSide,
     pub(super) dst: TileSide,
-    /// The tile's extents, outermost first.
-    pub(super) extents: Vec<Loc>,
+    /// The extents of the source's tile and of the destination's, outermost first. They differ where the rows of one are of several axes, or in leading ones.
+    pub(super) extents: [Vec<Loc>; 2],
     /// Each thread copies its own tile; otherwise the block copies one.
     pub(super) per_thread: bool,
     pub(super) span: SpanId,

@@ -56,27 +56,27 @@ impl Machine<'_> {
     }
 
     fn copy_tile(&self, s: &mut State, plan: &CopyPlan, lane: usize) -> Result<(), Box<Fault>> {
-        let extents: Vec<i64> = plan.extents.iter().map(|e| s.registers.indices.scalar(*e)).collect();
-        if extents.iter().any(|e| *e <= 0) {
+        let of = |locs: &[Loc]| -> Vec<i64> { locs.iter().map(|e| s.registers.indices.scalar(*e)).collect() };
+        let [of_src, of_dst] = [of(&plan.extents[0]), of(&plan.extents[1])];
+        if of_src.iter().chain(&of_dst).any(|e| *e <= 0) {
             return Ok(());
         }
         let src = Cursor::new(self, s, &plan.src, lane);
         let dst = Cursor::new(self, s, &plan.dst, lane);
-        for (side, cursor) in [(&plan.src, &src), (&plan.dst, &dst)] {
+        let count = |extents: &[i64]| extents.iter().try_fold(1i64, |all, extent| all.checked_mul(*extent));
+        for (side, cursor, extents) in [(&plan.src, &src, &of_src), (&plan.dst, &dst, &of_dst)] {
             // Axes that the other side lacks have extent 1.
             let extra = extents.len().saturating_sub(cursor.rank);
-            if cursor.rank > AXES || extents.len() > AXES || extents[..extra].iter().any(|e| *e != 1) {
+            let fits = cursor.rank <= AXES && extents.len() <= AXES && extents[..extra].iter().all(|e| *e == 1);
+            if !fits || count(&of_src) != count(&of_dst) {
                 let message = format!("copy: a tile of {extents:?} does not fit {} axes", cursor.rank);
                 return Err(self.fault(s, lane, Diagnostic::new(DiagnosticCode::TILE_SHAPE, side.span, message)));
             }
         }
-        let mut position = vec![0i64; extents.len()];
-        let mut from = position.clone();
+        let [mut from, mut position] = [&of_src, &of_dst].map(|extents| vec![0i64; extents.len()]);
         loop {
             if plan.src.transposed {
                 from.iter_mut().zip(position.iter().rev()).for_each(|(from, at)| *from = *at);
-            } else {
-                from.copy_from_slice(&position);
             }
             let bits = match src.element(&from, src.rank) {
                 Ok(offset) => self.read(s, &plan.src, offset, lane),
@@ -88,10 +88,10 @@ impl Machine<'_> {
                 Err(_) if dst.clips => {}
                 Err((axis, index)) => return Err(self.tile_fault(s, &plan.dst, axis, index, lane)),
             }
-            // The next position, the last axis fastest.
-            let Some(axis) = (0..extents.len()).rev().find(|a| position[*a] + 1 < extents[*a]) else { return Ok(()) };
-            position[axis] += 1;
-            position[axis + 1..].fill(0);
+            advance(&mut from, &of_src);
+            if !advance(&mut position, &of_dst) {
+                return Ok(());
+            }
         }
     }
 
@@ -152,6 +152,14 @@ impl Machine<'_> {
         let at = format!("`{name}` has extent {extent} on axis {axis}");
         self.fault(s, lane, Diagnostic::new(DiagnosticCode::OUT_OF_BOUNDS, side.span, message).at(at))
     }
+}
+
+/// Moves on to the next position of a tile, the last axis fastest; whether there is one.
+fn advance(position: &mut [i64], extents: &[i64]) -> bool {
+    let Some(axis) = (0..extents.len()).rev().find(|a| position[*a] + 1 < extents[*a]) else { return false };
+    position[axis] += 1;
+    position[axis + 1..].fill(0);
+    true
 }
 
 fn spread<T: Copy>(all: &mut [T], value: Operand<'_, T>, lanes: usize) {

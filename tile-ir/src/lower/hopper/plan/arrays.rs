@@ -179,7 +179,7 @@ impl Planner<'_> {
                 false => SharedLayout::automatic(*rows, *cols, dtype),
             };
             let Some(tile) = layouts.shared.get(&buffer).copied().or(made.ok()) else { continue };
-            if let Ok(boxes) = TmaPlan::new(&facts.spanning(facts.dst.len()), &tile, 1) {
+            if let Ok(boxes) = TmaPlan::new(&facts.of_dst(), &tile, 1) {
                 layouts.shared.insert(buffer, tile);
                 all.insert(stmt, boxes);
             }

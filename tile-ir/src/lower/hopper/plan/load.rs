@@ -126,7 +126,7 @@ impl Planner<'_> {
             let axes = std::array::from_fn(|axis| in_loop && self.is_invariant(&src.start, axis));
             let shared = Sharing::new(self.cluster, axes);
             let parts = shared.map_or(1, |sharing| sharing.blocks());
-            let boxes = TmaPlan::new(&facts.spanning(facts.src.len()), &layout, parts).map_err(|e| e.to_string())?;
+            let boxes = TmaPlan::new(&facts.of_src(), &layout, parts).map_err(|e| e.to_string())?;
             Ok(Transport::Boxes { layout, boxes, shared })
         })
     }

@@ -96,6 +96,9 @@ impl Planner<'_> {
             if !whole || facts.extents.iter().map(|e| u64::from(*e)).product::<u64>() != kernel.buffer_len(buffer) {
                 return Err("a load fills a part of its array".into());
             }
+            if facts.rows.iter().any(|axes| !axes.is_empty()) {
+                return Err("a load's rows are of several axes".into());
+            }
             let most = facts.extents.len().saturating_sub(1);
             let ones = facts.extents.iter().take_while(|e| **e == 1).count().min(most);
             let (rows, columns) = match facts.extents[ones..] {

@@ -442,21 +442,29 @@ impl Compiler<'_, '_> {
         span: SpanId,
         out: &mut Vec<Step>,
     ) -> Result<(), SimError> {
-        // The extents: as written on either side, else those of the side that is taken whole.
-        let explicit = [src, dst].into_iter().find(|t| !t.extents.is_empty());
-        let whole = [dst, src].into_iter().find(|t| t.start.is_empty());
-        let extents = match (explicit, whole) {
-            (Some(tile), _) => self.uniform_indices(&tile.extents, mask, out)?,
-            (None, Some(tile)) => {
-                let mut shape = self.place_shape(tile.place)?;
+        // Each side's extents: as written, or of what is taken whole, else the other side's.
+        let mut values = Vec::new();
+        let mut own = |c: &mut Self, tile: &TileRef| -> Result<Option<Vec<Loc>>, SimError> {
+            let extents = if !tile.extents.is_empty() {
+                c.uniform_indices(&tile.extents, mask, out)?
+            } else if tile.start.is_empty() {
+                let mut shape = c.place_shape(tile.place)?;
                 if tile.transposed {
                     shape.reverse();
                 }
-                shape.into_iter().map(|extent| self.constant_index(extent)).collect()
-            }
+                shape.into_iter().map(|extent| c.constant_index(extent)).collect()
+            } else {
+                return Ok(None);
+            };
+            let locs = extents.iter().map(|e| e.loc).collect();
+            values.extend(extents);
+            Ok(Some(locs))
+        };
+        let extents = match (own(self, src)?, own(self, dst)?) {
+            (Some(src), Some(dst)) => [src, dst],
+            (Some(one), None) | (None, Some(one)) => [one.clone(), one],
             (None, None) => return malformed("a copy whose operands both lack extents"),
         };
-        let mut values = Vec::new();
         let mut side = |c: &mut Self, tile: &TileRef| -> Result<TileSide, SimError> {
             let target = c.place(tile.place)?;
             let start = tile.start.iter().map(|e| c.index(*e, mask, out)).collect::<Result<Vec<_>, _>>()?;
@@ -468,10 +476,8 @@ impl Compiler<'_, '_> {
         // The block copies into and out of shared memory, but each thread its own arrays.
         let has = |wanted: fn(&Target) -> bool| wanted(&src.target) || wanted(&dst.target);
         let per_thread = !has(|t| matches!(t, Target::Shared(_))) || has(|t| matches!(t, Target::Local(_)));
-        let locs = extents.iter().map(|e| e.loc).collect();
-        values.extend(extents);
         values.into_iter().for_each(|v| self.free(v));
-        out.push(Step::Copy { plan: Box::new(CopyPlan { src, dst, extents: locs, per_thread, span }), mask });
+        out.push(Step::Copy { plan: Box::new(CopyPlan { src, dst, extents, per_thread, span }), mask });
         Ok(())
     }
 }
