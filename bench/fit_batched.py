@@ -2,7 +2,8 @@
 
     python bench/fit_batched.py bench/results/gemm-batched-{fit,fit2}-h200.json
 
-The files are of `random_shapes.py`, families `batched`, `batched-f32`, `batched-tf32` and `few`. `expected` below is `Paced::us` of that file. For each kind of
+The files are of `random_shapes.py`, families `batched`, `batched-f32`, `batched-tf32` and `few`. `expected` below is `Paced::us` of that file, but for what rows
+cost that do not begin at multiples of 16 bytes. For each kind of
 operand it prints the constants (of the kind, and of each tile), what is left over, and how much longer the choices take than the best ones: on all
 products, and on each fifth of them by constants that were fitted to the others. Needs numpy and scipy.
 """

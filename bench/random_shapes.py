@@ -9,8 +9,8 @@ usage: random_shapes.py LIBRARY --seed HEX [--families aligned,odd,..] [--count 
 Shapes are drawn log-uniformly from the seed. The families of `tile_kernels::gemm` are `aligned` (bf16 and f16, extents that are multiples of
 8), `odd` (extents that are not, or rows of a pitch of K + 8 elements), `f32`, `tf32` and `epilogue` (a bias, and ReLU or GELU of the sum with
 it or neither; bf16 and f16, layout `nt`). A third of them have 1 to 128 rows, the others up to 16,384; N and K are 64 to 28,672; at most 2^41
-multiply-adds; every layout (`nt` is a linear layer's). `long` are products of 64 to 1,200 rows and columns with a K of 4,096 to 28,672, all multiples of 8. Those of `gemm_batched` are `batched` (bf16 and f16), `batched-f32` and
-`batched-tf32`: 2 to 512 products, M, N and K from 16 to 4,096 (to 256 for a third), a third with at most 128 rows; and `few`, 2 to 40 products of 16 to 768
+multiply-adds; every layout (`nt` is a linear layer's). `long` are products of 64 to 1,200 rows and columns with a K of 4,096 to 28,672, all multiples of 8. Those of `gemm_batched` are `batched` (bf16 and f16), `batched-f32`,
+`batched-tf32` and `batched-odd` (bf16, f16 and tf32 of any extents): 2 to 512 products, M, N and K from 16 to 4,096 (to 256 for a third), a third with at most 128 rows; and `few`, 2 to 40 products of 16 to 768
 rows and columns with a K of 256 to 4,096, of every type. Those of `gemv` are `gemv`
 and `gemv-odd` (rows that are no multiple of 16 bytes): bf16, f16 and f32, N from 1 to 262,144, K from 64 to 32,768. The figures of a commit are
 those of the seed that the first eight digits of its hash are.

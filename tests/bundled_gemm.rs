@@ -3,6 +3,7 @@
 use tile_kernel_examples::data::{Real, integers, normal};
 use tile_kernel_examples::gemm::product;
 use tile_kernels::gemm::copied::Operands;
+use tile_kernels::gemm::pack::{Pack, Packs};
 use tile_kernels::gemm::{
     Activation, Choice, Gemm, GemmElement, Precision, batched, class, full, gemm, gemm_batched, tf32,
 };
@@ -207,7 +208,8 @@ fn batches_by_tile<T: GemmElement<f32> + Real>(operands: Operands, epilogue: boo
         if operands == (Operands::Tf32 { fetched: true }) && !tf32::takes(stored) {
             continue;
         }
-        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, operands, splits: true };
+        let (matrices, packs) = ([2; 2], [[None; 2]; 2]);
+        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, operands, splits: true, matrices, packs };
         // A step of K, and as many as there are parts, the last of which is not whole.
         let deep = batched::Shape { k: 8 * 64, ..shape };
         let parted = deep.ranked().into_iter().filter(|(choice, _)| choice.parts > 1);
@@ -252,6 +254,112 @@ fn batches_by_every_tile() {
 fn batches_as_tf32_by_every_tile() {
     batches_by_tile::<f32>(Operands::Tf32 { fetched: true }, true);
     batches_by_tile::<f32>(Operands::Tf32 { fetched: false }, false);
+}
+
+/// Batches of operands that TMA does not fetch: by the fastest and the slowest of the choices for each way to copy them, one after the other in
+/// the memory of the copies, and in a graph. The ways there are.
+fn packed<T: GemmElement<C> + Real, C: Real>(
+    device: &Device,
+    [z, m, n, k]: [usize; 4],
+    stored: [bool; 2],
+    ones: [bool; 2],
+    options: Gemm<'_, T>,
+) -> Vec<Packs> {
+    let [za, zb] = ones.map(|one| if one { 1 } else { z });
+    let (a, b, bias) = (integers::<T>(1, za * m * k, 3), integers::<T>(2, zb * n * k, 3), integers::<T>(3, n, 3));
+    let extents = |t: bool, z: usize, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
+    let da = device.tensor(&a, extents(stored[0], za, m, k)).unwrap();
+    let db = device.tensor(&b, extents(stored[1], zb, k, n)).unwrap();
+    let of_columns = device.tensor(&bias, [n]).unwrap();
+    let mut dc = device.zeros::<C, 3>([z, m, n]).unwrap();
+    let options = Gemm { a_transposed: stored[0], b_transposed: stored[1], bias: Some(&of_columns), ..options };
+    let wanted: Vec<C> = (0..z)
+        .flat_map(|i| {
+            let [ia, ib] = ones.map(|one| if one { 0 } else { i });
+            product(&a[ia * m * k..(ia + 1) * m * k], &b[ib * n * k..(ib + 1) * n * k], [m, n, k], stored)
+        })
+        .enumerate()
+        .map(|(at, sum)| C::from_f32(sum + bias[at % n].to_f32()))
+        .collect();
+    let shape = batched::Shape::of(device, &da.view(), &db.view(), [z, m, n], &options);
+    let all: Vec<batched::Choice> = shape.ranked().into_iter().map(|(choice, _)| choice).collect();
+    let ways: Vec<Packs> = shape.packs.into_iter().filter(|packs| *packs != [None; 2]).collect();
+    for way in &ways {
+        let of_it: Vec<_> = all.iter().filter(|choice| choice.packs == *way).collect();
+        let [first, .., last] = of_it[..] else { panic!("{way:?}: {of_it:?}") };
+        for choice in [first, last] {
+            dc.write(&vec![C::from_f32(12345.0); z * m * n]).unwrap();
+            batched::launch_by(device, *choice, da.view(), db.view(), dc.view_mut(), &options).unwrap();
+            assert!(dc.to_vec().unwrap() == wanted, "{choice}: {z} of {m} x {n} x {k}, {stored:?} {ones:?}");
+        }
+        let launch = |on: &Stream| {
+            batched::launch_by(on, *last, da.view(), db.view(), dc.view_mut(), &options)?;
+            Ok(batched::launch_by(on, *first, da.view(), db.view(), dc.view_mut(), &options)?)
+        };
+        device.capture(launch).unwrap().launch().unwrap();
+        assert!(dc.to_vec().unwrap() == wanted, "in a graph: {first}, {last}");
+    }
+    ways
+}
+
+/// Of operands as tf32 that both lie across K one is transposed, and what begins between multiples of 16 bytes gets another pitch.
+#[test]
+fn batches_of_copies() {
+    let (turned, rows) = (Some(Pack::Transposed), |vec| Some(Pack::Rows { vec }));
+    let (fast, checked) = (&Device::simulator(), &Device::checked_simulator());
+    let (across, tf32) = ([true, false], Gemm::<f32>::default().tf32());
+    let (one, none) = ([false, true], [false; 2]);
+    assert_eq!(packed(fast, [3, 72, 132, 68], across, none, tf32), [[turned, None], [None, turned]]);
+    assert_eq!(packed(fast, [2, 4, 201, 300], across, one, tf32), [[turned, rows(1)], [None, turned]]);
+    assert_eq!(packed(checked, [2, 66, 36, 40], across, [true, false], tf32), [[turned, None], [rows(2), turned]]);
+    assert_eq!(packed(fast, [3, 5, 72, 66], [false, true], one, tf32), [[rows(2); 2]]);
+    for stored in LAYOUTS {
+        let ways = packed::<f16, f16>(fast, [3, 70, 133, 65], stored, one, Gemm::default());
+        let of = |begins_at_4: bool| rows(if begins_at_4 { 2 } else { 1 });
+        assert_eq!(ways, [[of(stored[0]), of(false)]], "{stored:?}");
+        let ways = packed::<bf16, f32>(checked, [2, 36, 72, 20], stored, none, Gemm::default());
+        assert_eq!(ways, [[rows(4), if stored[1] { rows(4) } else { None }]], "{stored:?}");
+    }
+}
+
+/// Long products take copies, short ones and those that need none do not; nor do those that the launch will refuse.
+#[test]
+fn which_batches_are_copied_first() {
+    let device = &Device::simulator();
+    fn shape<T: GemmElement>(
+        device: &Device,
+        [z, m, n, k]: [usize; 4],
+        stored: [bool; 2],
+        precision: Precision,
+    ) -> batched::Shape {
+        let extents = |t: bool, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
+        let a = device.zeros::<T, 3>(extents(stored[0], m, k)).unwrap();
+        let b = device.zeros::<T, 3>(extents(stored[1], k, n)).unwrap();
+        let options = Gemm { a_transposed: stored[0], b_transposed: stored[1], precision, ..Gemm::default() };
+        batched::Shape::of(device, &a.view(), &b.view(), [z, m, n], &options)
+    }
+    let (across, tf32, turned) = ([true, false], Precision::Tf32, Some(Pack::Transposed));
+    let taken = |extents| shape::<f32>(device, extents, across, tf32).fastest().0.packs;
+    assert_eq!(taken([12, 976, 104, 2536]), [None, turned]);
+    assert_eq!(taken([24, 384, 1560, 184]), [turned, None]);
+    assert_eq!(taken([14, 144, 24, 56]), [None; 2]);
+    let none = [[None; 2]; 2];
+    for stored in [[true, true], [false, false], [false, true]] {
+        assert_eq!(shape::<f32>(device, [12, 976, 104, 2536], stored, tf32).packs, none, "{stored:?}");
+    }
+    assert_eq!(shape::<f32>(device, [12, 976, 104, 2536], across, Precision::Full).packs, none);
+    assert_eq!(shape::<f16>(device, [12, 976, 104, 2536], across, Precision::Full).packs, none);
+    let rows = |vec| Some(Pack::Rows { vec });
+    let halves = |extents| shape::<f16>(device, extents, [false, true], Precision::Full).fastest().0.packs;
+    assert_eq!(halves([16, 515, 517, 1030]), [rows(2), rows(2)]);
+    assert_eq!(halves([16, 17, 19, 33]), [None; 2]);
+    // Extents that disagree.
+    let (a, b) = (device.zeros::<f32, 3>([4, 40, 32]).unwrap(), device.zeros::<f32, 3>([3, 40, 48]).unwrap());
+    let options = Gemm { a_transposed: true, ..Gemm::default() }.tf32();
+    assert_eq!(batched::Shape::of(device, &a.view(), &b.view(), [4, 32, 48], &options).packs, none);
+    let first = device.zeros::<f32, 3>([1, 40, 48]).unwrap();
+    let shape = batched::Shape::of(device, &a.view(), &first.view(), [4, 32, 48], &options);
+    assert_eq!((shape.matrices, shape.packs), ([4, 1], [[turned, None], [None, turned]]));
 }
 
 #[test]

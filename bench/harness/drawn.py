@@ -149,8 +149,13 @@ class Batches(Shape):
     def compiled_for(self, choice):
         return False
 
+    @property
+    def kind(self):
+        return self.dtype, self.layout, self.family == "batched-odd"
+
     def small(self):
-        return Batches("", self.dtype, self.layout, 64, 64, 1024, batches=2)
+        m, n, k = (71, 67, 1027) if self.kind[-1] else (64, 64, 1024)
+        return Batches("", self.dtype, self.layout, m, n, k, batches=2)
 
 
 EPILOGUES = {"bias": (0, lambda x: x), "relu": (1, torch.relu), "gelu": (2, lambda x: torch.nn.functional.gelu(x, approximate="tanh"))}
@@ -292,14 +297,16 @@ def long(rng, family):
 
 
 def batches(rng, family):
-    """A product of the families `batched`, `batched-f32` and `batched-tf32`, or none where it is too large."""
+    """A product of the families `batched`, `batched-f32`, `batched-tf32` and `batched-odd`, or none where it is too large."""
     count = drawn(rng, 2, 512)
+    step = 1 if family == "batched-odd" else 8
     # A third is of small matrices.
     most = 256 if rng.random() < 1 / 3 else 4096
-    m = max(16, drawn(rng, 16, 128, 8) if rng.random() < 1 / 3 else drawn(rng, min(129, most), most, 8))
-    n, k = max(16, drawn(rng, 16, most, 8)), max(16, drawn(rng, 16, most, 8))
+    m = max(16, drawn(rng, 16, 128, step) if rng.random() < 1 / 3 else drawn(rng, min(129, most), most, step))
+    n, k = max(16, drawn(rng, 16, most, step)), max(16, drawn(rng, 16, most, step))
     layout = rng.choice(["nt", "nt", "nn", "tn", "tt"])
-    dtype = family.partition("-")[2] or rng.choice(["bf16", "f16"])
+    of_family = {"batched": ["bf16", "f16"], "batched-odd": ["bf16", "f16", "tf32"]}.get(family)
+    dtype = rng.choice(of_family) if of_family else family.partition("-")[2]
     limit = 2 ** 37 if family == "batched-f32" else 2 ** 39
     if count * m * n * k > limit or count * (m * k + n * k + m * n) > 2 ** 29:
         return None
@@ -326,7 +333,8 @@ def vector(rng, family):
 
 
 FAMILIES = {"aligned": product, "odd": product, "f32": product, "tf32": product, "epilogue": product, "long": long,
-            "batched": batches, "batched-f32": batches, "batched-tf32": batches, "few": few,
+            "batched": batches, "batched-f32": batches, "batched-tf32": batches, "batched-odd": batches,
+            "few": few,
             "gemv": vector, "gemv-odd": vector}
 
 

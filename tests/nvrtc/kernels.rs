@@ -34,6 +34,8 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemm::gated::definition());
     all.push(pack::pack_rows::<f16, 1>::definition());
     all.push(pack::pack_transposed::<f32>::definition());
+    all.push(pack::pack_rows_batch::<f16, 1>::definition());
+    all.push(pack::pack_transposed_batch::<f32>::definition());
     all.push(tf32::gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition());
     all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition());
     all.extend(tile_kernels::norm::definitions());

@@ -480,11 +480,15 @@ fn packs(
     stored: [bool; 2],
 ) -> Packs {
     if on.device().supports(Target::Sm90a) {
-        let begin_at = |x: &TensorRef<'_>| [16, 8, 4].into_iter().find(|bytes| rows_begin_at(x, *bytes)).unwrap_or(2);
         pack::packs(operands, [m, n, k], stored, [begin_at(a), begin_at(b)])
     } else {
         [None; 2]
     }
+}
+
+/// The most bytes, of 16, 8, 4 and 2, that every row begins at a multiple of.
+fn begin_at(tensor: &TensorRef<'_>) -> i64 {
+    [16, 8, 4].into_iter().find(|bytes| rows_begin_at(tensor, *bytes)).unwrap_or(2)
 }
 
 /// Rows and columns of `a` and `b`, as they are stored.

@@ -65,6 +65,53 @@ pub fn pack_transposed<T>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (N, M)>) {
     }
 }
 
+/// `y[z] = x[z]` for every `z`, as [`pack_rows`] has it for one matrix.
+#[tile_kernel(
+    instances(VEC in [1, 2, 4], where VEC * T::BITS <= 64),
+    pdl(independent = []),
+    dtypes(T in [f16, bf16, f32]),
+    require(N % VEC == 0)
+)]
+pub fn pack_rows_batch<T, const VEC: usize>(x: &Tensor<T, (Z, M, N)>, y: &mut Tensor<T, (Z, M, N)>) {
+    let [bx, by, z] = blocks([ceil_div(N, 64 * VEC), ceil_div(M, 64), Z]);
+    let [tx, ty] = threads([32, 8]);
+    let mut values = alloc_local::<T>([16, VEC]);
+    for r in unroll(0..16) {
+        for v in vectorized(0..VEC) {
+            values[[r, v]] = x.masked([z, by * 64 + r / 2 * 8 + ty, (bx * 64 + r % 2 * 32 + tx) * VEC + v]);
+        }
+    }
+    for r in unroll(0..16) {
+        for v in vectorized(0..VEC) {
+            *y.masked_mut([z, by * 64 + r / 2 * 8 + ty, (bx * 64 + r % 2 * 32 + tx) * VEC + v]) = values[[r, v]];
+        }
+    }
+}
+
+/// `y[z] = x[z]^T` for every `z`, as [`pack_transposed`] has it for one matrix.
+#[tile_kernel(
+    pdl(independent = []),
+    dtypes(T in [f32]),
+    lints(TK0601 = "deny")
+)]
+pub fn pack_transposed_batch<T>(x: &Tensor<T, (Z, M, N)>, y: &mut Tensor<T, (Z, N, M)>) {
+    let [bx, by, z] = blocks([ceil_div(N, 64), ceil_div(M, 64), Z]);
+    let [tx, ty] = threads([64, 4]);
+    // A column lies in different banks.
+    let mut tile = alloc_shared::<T>([64, 65]);
+    let mut values = alloc_local::<T>([16]);
+    for r in unroll(0..16) {
+        values[r] = x.masked([z, by * 64 + r * 4 + ty, bx * 64 + tx]);
+    }
+    for r in unroll(0..16) {
+        tile[[r * 4 + ty, tx]] = values[r];
+    }
+    sync_threads();
+    for r in unroll(0..16) {
+        *y.masked_mut([z, bx * 64 + r * 4 + ty, by * 64 + tx]) = tile[[tx, r * 4 + ty]];
+    }
+}
+
 /// How an operand is copied before a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pack {
@@ -81,7 +128,7 @@ pub enum Pack {
 pub type Packs = [Option<Pack>; 2];
 
 /// Most bytes of scratch memory that an operand is copied to.
-const MOST_BYTES: i64 = 512 << 20;
+pub(super) const MOST_BYTES: i64 = 512 << 20;
 
 /// Rows below which tiles of few rows are thought of for an `a` that is stored across K.
 const FEW_ROWS: i64 = 64;
@@ -99,12 +146,23 @@ const RATE: f64 = 3.3e6;
 const NARROW: f64 = 2.4e6;
 
 impl Pack {
+    /// How rows of so many elements are copied that begin at multiples of so many bytes; none where TMA fetches them as they are.
+    pub(super) fn of_rows(width: i64, bytes: i64, begin_at: i64) -> Option<Pack> {
+        let fits = |vec: &i64| vec * bytes <= begin_at.min(8) && width % vec == 0;
+        (begin_at < 16).then(|| Pack::Rows { vec: [4, 2].into_iter().find(fits).unwrap_or(1) as usize })
+    }
+
     /// us that a copy of an operand of these extents, as it is stored, is expected to take on an H200.
-    fn us(self, [rows, cols]: [i64; 2], bytes: i64) -> f64 {
+    fn us(self, extents: [i64; 2], bytes: i64) -> f64 {
+        LAUNCH + self.moving(extents, bytes)
+    }
+
+    /// us of it that move the operand.
+    pub(super) fn moving(self, [rows, cols]: [i64; 2], bytes: i64) -> f64 {
         let moved = (2 * rows * cols * bytes) as f64;
         let rate = if self == (Pack::Rows { vec: 1 }) && bytes == 2 { NARROW } else { RATE };
         // Of a small one there are too few blocks to ask for as many bytes as memory has under way.
-        LAUNCH + moved / (rate * (1.0 - (-moved / (0.5 * MEMORY[1])).exp())).max(1.0)
+        moved / (rate * (1.0 - (-moved / (0.5 * MEMORY[1])).exp())).max(1.0)
     }
 
     /// Whether an operand of these extents, as it is stored, may be copied.
@@ -115,7 +173,7 @@ impl Pack {
     }
 
     /// Rows and columns of the copy.
-    fn extents(self, [rows, cols]: [i64; 2]) -> (i64, i64) {
+    pub(super) fn extents(self, [rows, cols]: [i64; 2]) -> (i64, i64) {
         match self {
             Pack::Rows { .. } => (rows, cols),
             Pack::Transposed => (cols, rows),
@@ -132,12 +190,11 @@ impl fmt::Display for Pack {
     }
 }
 
-/// Elements from a row to the next one, where rows of so many begin at multiples of 16 bytes. They begin at multiples of 128 bytes, lines of
-/// memory, where that is no more than a sixteenth longer.
-fn pitch(width: i64, bytes: i64) -> i64 {
-    let of_line = (width * bytes + 127) / 128 * 128 / bytes;
-    let of_piece = (width * bytes + 15) / 16 * 16 / bytes;
-    if of_line - width <= width / 16 { of_line } else { of_piece }
+/// Elements from a row of a copy of so many to the next one. Rows begin at multiples of 32 bytes, sectors of memory, and at multiples of 128, lines of
+/// it, where that is no more than a sixteenth longer. Nothing is written between them.
+pub(super) fn pitch(width: i64, bytes: i64) -> i64 {
+    let [of_line, of_sector] = [128, 32].map(|of| (width * bytes + of - 1) / of * of / bytes);
+    if of_line - width <= width / 16 { of_line } else { of_sector }
 }
 
 /// How operands of this shape would be copied, whose rows begin at multiples of so many bytes: 16, 8, 4 or 2. None where TMA fetches them as
@@ -158,11 +215,7 @@ pub(super) fn packs(operands: Operands, shape: [i64; 3], stored: [bool; 2], begi
         let width = each[at][1];
         match is_along[at] {
             false => Some(Pack::Transposed),
-            true if begin_at[at] >= 16 => None,
-            true => {
-                let fits = |vec: &i64| vec * bytes <= begin_at[at].min(8) && width % vec == 0;
-                Some(Pack::Rows { vec: [4, 2].into_iter().find(fits).unwrap_or(1) as usize })
-            }
+            true => Pack::of_rows(width, bytes, begin_at[at]),
         }
     };
     let packs = [pack(0), pack(1)];

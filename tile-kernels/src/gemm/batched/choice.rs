@@ -3,13 +3,15 @@
 //! A launch takes as long as the multiprocessor that has most tiles. One block alone takes as long for a step along K as its own instructions wait
 //! for one another, and of several on a multiprocessor one stores while others multiply, so each tile has two times.
 //! Beside that, the second-level cache gives all of them so many bytes a us, fewer of rows that begin between sectors of 32 bytes.
-//! `bench/fit_batched.py` fitted these to 650 products on an H200 (`bench/results/gemm-batched-fit-h200.json`, by every tile, and `..-fit2-h200.json`). Over these products
-//! the choice takes 2.0% longer than the best instance in geometric mean for 16 bits, 2.5% for f32, 1.2% and 1.7% for tf32 (63% at worst, of f32); on
-//! products that the constants were not fitted to 2.2, 2.5, 1.5 and 2.7%.
+//! `bench/fit_batched.py` fitted these to 650 products on an H200 (`bench/results/gemm-batched-fit-h200.json`, by every tile, and `..-fit2-h200.json`),
+//! those of what `mma.sync` multiplies to the 132 of `gemm-batched-{dcaa4fd1,75943061}-h200.json` too. Over these products the choice takes 2.0% longer
+//! than the best instance in geometric mean for 16 bits, 2.5% for f32, 1.2% for tf32 by `wgmma` and 2.1% by `mma.sync` (63% at worst, of f32); on
+//! products that the constants were not fitted to 2.2, 2.5, 1.5 and 2.3%. Copies of operands ([`Shape::packs`]) take what [`pack`] expects.
 
 use super::super::copied::Operands;
 use super::super::model::{at_once, norm, up};
-use super::super::{Gemm, Tile, operands_of};
+use super::super::pack::{self, Pack, Packs};
+use super::super::{BETWEEN, Gemm, PACKED, Tile, begin_at, operands_of, stored_extents, tf32};
 use std::fmt;
 use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput};
 use tile_runtime::prelude::*;
@@ -31,6 +33,11 @@ pub struct Shape {
     pub operands: Operands,
     /// Whether the device has clusters, over whose blocks K may be split.
     pub splits: bool,
+    /// Matrices of `a` and of `b`: as many as there are products, or one that is every product's.
+    pub matrices: [i64; 2],
+    /// The ways in which the operands may be copied first to where TMA fetches both, and `wgmma` multiplies them: two of operands as tf32 that
+    /// both lie across K, since one or the other is transposed, and one of others that TMA does not fetch.
+    pub packs: [Packs; 2],
 }
 
 /// An instance, but for layouts and epilogue.
@@ -40,10 +47,17 @@ pub struct Choice {
     pub tile: Tile,
     /// Parts of K, each a block's of a cluster: 1, or those of an instance of [`gemm_batch_cluster`](struct@super::split::gemm_batch_cluster).
     pub parts: usize,
+    /// How `a` and `b` are copied first, to where TMA fetches them.
+    pub packs: Packs,
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (operand, pack) in ["a", "b"].into_iter().zip(self.packs) {
+            if let Some(pack) = pack {
+                write!(f, "{operand} {pack}, ")?;
+            }
+        }
         let (rows, cols, step, stages, threads, cx, cy) = self.tile;
         write!(f, "{rows}x{cols}x{step}, {stages} stages, {threads} threads, ")?;
         match self.parts {
@@ -134,12 +148,12 @@ const OF_TF32: Kind = Kind {
 };
 /// Constants of launches whose operands are f32, copied by every thread and multiplied as tf32 by `mma.sync`.
 const OF_ANY_TF32: Kind = Kind {
-    fixed: 1.603,
-    memory: 2.978e+06,
-    store: 9432.0,
-    across: [0.287, 0.286],
-    between: [0.00346, 0.05],
-    cache: 3.835e+07,
+    fixed: 1.478,
+    memory: 3.796e+06,
+    store: 8588.0,
+    across: [0.269, 0.269],
+    between: [0.00416, 0.05],
+    cache: 5.86e+07,
     split: 0.5,
 };
 
@@ -168,11 +182,15 @@ const FETCHED: [Paced; 21] = [
     paced((64, 192, 64, 6, 128, 1, 2), 1, [0.1348, 0.3319], [0.2428, 0.704]),
 ];
 
-/// Of 16 bits that every thread copies: a step takes as long as in [`copied`](super::super::copied), batches were not measured.
+/// Of 16 bits that every thread copies by pieces of 4 bytes or more: a step takes as long as in [`copied`](super::super::copied), batches were not
+/// measured.
 const COPIED: [Paced; 2] = [
     paced((128, 128, 32, 4, 256, 1, 1), 2, [0.502, 0.8901], [0.1, 0.8]),
     paced((64, 64, 32, 4, 128, 1, 1), 4, [0.331, 0.3674], [0.1, 0.35]),
 ];
+
+/// Of 16 bits that every thread copies one by one. Single elements of larger tiles, which are held in registers, leave none for a third axis.
+const SINGLE: [Paced; 1] = [paced((64, 64, 32, 4, 128, 1, 1), 4, [0.7, 0.406], [0.1, 0.35])];
 
 /// Of f32, multiplied as it is.
 const FULL: [Paced; 14] = [
@@ -215,12 +233,12 @@ const TF32: [Paced; 17] = [
 
 /// Of f32 that every thread copies and `mma.sync` multiplies as tf32.
 const ANY_TF32: [Paced; 6] = [
-    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.1313, 0.08368], [0.04093, 0.2867]),
-    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.1306, 0.05259], [0.1469, 0.1116]),
-    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.1343, 0.05196], [0.06586, 0.2117]),
-    paced((128, 128, 16, 4, 256, 1, 1), 2, [0.05169, 0.3443], [0.1128, 0.5433]),
-    parted((64, 64, 16, 4, 128), 2, 4, [0.1415, 0.06779], [0.3786, 0.7477]),
-    parted((64, 32, 16, 4, 128), 4, 4, [0.1446, 0.02343], [0.542, 0.6809]),
+    paced((64, 64, 16, 4, 128, 1, 1), 4, [0.1355, 0.08768], [0.02562, 0.368]),
+    paced((32, 64, 16, 4, 128, 1, 1), 4, [0.1361, 0.05443], [0.1461, 0.1705]),
+    paced((64, 32, 16, 4, 128, 1, 1), 4, [0.1403, 0.05391], [0.06712, 0.2705]),
+    paced((128, 128, 16, 4, 256, 1, 1), 2, [0.05271, 0.3544], [0.07876, 0.6334]),
+    parted((64, 64, 16, 4, 128), 2, 4, [0.1522, 0.0654], [0.3599, 0.748]),
+    parted((64, 32, 16, 4, 128), 4, 4, [0.1612, 0.02085], [0.4065, 0.7954]),
 ];
 
 /// Whether a launch that takes so many us is expected to gain by starting before the previous one is done.
@@ -234,15 +252,29 @@ pub(super) fn starts_early(operands: Operands, us: f64) -> bool {
     }
 }
 
-/// Blocks along the second axis of a grid. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+/// Blocks along the second axis of a grid, and along the third. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 const MOST_BLOCKS: i64 = 65_535;
+
+/// Rows of a tile of the kernels that copy.
+const COPIED_ROWS: i64 = 64;
+
+/// us of a multiprocessor for each piece of a result that it stores, beyond those of rows that begin at multiples of 16 bytes. This, the
+/// next two, and [`SINGLE`] are of 19 batches of any extents on an H200 by the choices expected to take less than 2.2
+/// times the least (`bench/results/gemm-batched-odd-a38963f0-h200.json`). By constants that were fitted to the others they lose 2.3% (15% at worst) to the best of these.
+const PIECE: f64 = 5.2e-4;
+
+/// The part by which a step of what `mma.sync` multiplies takes longer for each operand of f32 that is copied one element at a time.
+const ONE_BY_ONE: f64 = 0.7;
+
+/// us that a copy takes beside what it moves, with a launch behind it.
+const COPY: f64 = 0.4;
 
 /// How sharply the longest of what a launch waits for stands out.
 const POWER: f64 = 2.0;
 
 impl Paced {
-    /// us that a launch is expected to take.
-    fn us(&self, shape: &Shape) -> f64 {
+    /// us that a launch is expected to take. `pitches`: elements from a row to the next one of each operand.
+    fn us(&self, shape: &Shape, pitches: [i64; 2]) -> f64 {
         let &Shape { batches, m, n, k, stored: [a_across, b_transposed], operands, .. } = shape;
         let &Kind { fixed, memory, store, across, between: [between, halved], cache, split } = operands.kind();
         let (rows, cols, step, _, _, cx, cy) = self.tile;
@@ -252,19 +284,25 @@ impl Paced {
         let blocks = batches.saturating_mul(high).saturating_mul(wide).saturating_mul(parts).max(1);
         let most = up(blocks, at_once(cx * cy * parts));
         let size = operands.bytes();
-        let pitches = [if a_across { m } else { k }, if b_transposed { k } else { n }];
         let slower = |part: f64, holds: bool| 1.0 + part * f64::from(holds);
         let [lines, sectors] = [128, 32].map(|bytes| pitches.map(|pitch| pitch * size % bytes != 0));
+        let single = operands == (Operands::Tf32 { fetched: false });
+        let single = pitches.map(|pitch| single && pitch * size % 8 != 0);
         let count = |between: [bool; 2]| f64::from(u8::from(between[0]) + u8::from(between[1]));
         let layout = slower(across[0], a_across)
             * slower(across[1], !b_transposed)
             * (1.0 + between * count(lines))
-            * (1.0 + halved * count(sectors));
+            * (1.0 + halved * count(sectors))
+            * (1.0 + ONE_BY_ONE * count(single));
         let whole = up(up(k, step as i64), parts) as f64;
         let steps = whole * layout;
-        let stored = (size * rows.min(m) * cols.min(n)) as f64 / store;
+        // Rows of the result that begin between multiples of 16 bytes are stored by smaller pieces.
+        let piece = [16, 8, 4].into_iter().find(|piece| n * size % piece == 0).unwrap_or(2);
+        let store = if piece == 16 { store } else { store * BETWEEN };
+        let held = (size * rows.min(m) * cols.min(n)) as f64;
+        let (stored, pieces) = (held / store, held / piece as f64 - held / 16.0);
         let alone = up(most, self.blocks) as f64 * (steps * self.step[0] + self.beside[0] + stored);
-        let many = most as f64 * (steps * self.step[1] + self.beside[1]);
+        let many = most as f64 * (steps * self.step[1] + self.beside[1] + PIECE * pieces);
         // Of an operand across K a row of the tile is fetched whole for each step, however little of it there is; blocks of a cluster share.
         let [a_rows, b_rows] =
             [if a_across { rows } else { m.min(rows) }, if b_transposed { n.min(cols) } else { cols }];
@@ -291,8 +329,6 @@ impl Paced {
                     rows <= 128 && rows % 64 == 0 || !a_transposed && rows % 64 != 0
                 }
                 Operands::Tf32 { fetched: true } => cols <= 128 && cols % 64 == 0,
-                // Single elements of large tiles, which are held in registers, leave none for a third axis.
-                Operands::Copied { width: 2 } => rows <= 64,
                 Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => true,
             }
     }
@@ -312,6 +348,7 @@ impl Operands {
     fn tiles(self) -> &'static [Paced] {
         match self {
             Operands::Fetched => &FETCHED,
+            Operands::Copied { width: 2 } => &SINGLE,
             Operands::Copied { .. } => &COPIED,
             Operands::Full => &FULL,
             Operands::Tf32 { fetched: true } => &TF32,
@@ -335,29 +372,116 @@ impl Shape {
             (Argument::Tensor(a), Argument::Tensor(b)) => operands_of(on, [&a, &b], options),
             _ => Operands::Full,
         };
-        let [batches, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
         let splits = on.device().supports(Target::Sm90a);
-        Shape { batches, m, n, k, stored, operands, splits }
+        let packs = match (a.argument(), b.argument()) {
+            (Argument::Tensor(a_ref), Argument::Tensor(b_ref)) if splits => {
+                packs(operands, [a.shape(), b.shape()], [batches, m, n], stored, [&a_ref, &b_ref].map(begin_at))
+            }
+            _ => [[None; 2]; 2],
+        };
+        let [batches, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+        let matrices = [a.shape(), b.shape()].map(|shape| i64::try_from(shape[0]).unwrap_or(i64::MAX));
+        Shape { batches, m, n, k, stored, operands, splits, matrices, packs }
     }
 
-    /// The instances that there are for the operands, with the us expected of each.
+    /// Elements from a row to the next one of each operand, whose rows follow one another.
+    fn pitches(&self) -> [i64; 2] {
+        let Shape { m, n, k, stored: [a_across, b_transposed], .. } = *self;
+        [if a_across { m } else { k }, if b_transposed { k } else { n }]
+    }
+
+    /// The instances that there are for the operands as they are, with the us expected of each.
     fn candidates(&self) -> impl Iterator<Item = (Choice, f64)> {
-        let tiles = self.operands.tiles().iter().filter(|paced| paced.takes(self));
-        tiles.map(|paced| (Choice { tile: paced.tile, parts: paced.parts }, paced.us(self)))
+        self.of_pitches(self.pitches(), [None; 2])
     }
 
-    /// Every instance that there is for the operands, with the us expected of each, the one that a call takes first.
-    pub fn ranked(&self) -> Vec<(Choice, f64)> {
-        let mut all: Vec<_> = self.candidates().collect();
-        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+    /// The instances that there are for operands of these pitches, with the us expected of each.
+    fn of_pitches(&self, pitches: [i64; 2], packs: Packs) -> impl Iterator<Item = (Choice, f64)> {
+        let tiles = self.operands.tiles().iter().filter(|paced| paced.takes(self));
+        tiles.map(move |paced| (Choice { tile: paced.tile, parts: paced.parts, packs }, paced.us(self, pitches)))
+    }
+
+    /// The instances that there are for copies of operands, with the us expected of each and of the copies.
+    fn packed(&self) -> Vec<(Choice, f64)> {
+        let mut all = vec![];
+        for packs in self.packs.into_iter().filter(|packs| *packs != [None; 2]) {
+            let [a, b] = packs.map(|pack| pack == Some(Pack::Transposed));
+            let operands = match self.operands {
+                Operands::Fetched | Operands::Copied { .. } => Operands::Fetched,
+                Operands::Full | Operands::Tf32 { .. } => Operands::Tf32 { fetched: true },
+            };
+            let shape = Shape { stored: [self.stored[0] ^ a, self.stored[1] ^ b], operands, ..*self };
+            let (mut pitches, mut before) = (shape.pitches(), 0.0);
+            let extents = stored_extents([self.m, self.n, self.k], self.stored);
+            for (at, pack) in packs.into_iter().enumerate() {
+                let Some(pack) = pack else { continue };
+                let [rows, cols] = extents[at];
+                pitches[at] = pack::pitch(pack.extents([rows, cols]).1, operands.bytes());
+                before += COPY + pack.moving([self.matrices[at].saturating_mul(rows), cols], operands.bytes());
+            }
+            all.extend(shape.of_pitches(pitches, packs).map(|(choice, us)| (choice, before + us)));
+        }
         all
     }
 
-    /// The instance that a call takes, with the us expected of it.
-    pub fn fastest(&self) -> (Choice, f64) {
-        let none = (Choice { tile: FULL[0].tile, parts: 1 }, 0.0);
-        self.candidates().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(none)
+    /// Every instance that there is, with the us expected of each, the one that a call takes first.
+    pub fn ranked(&self) -> Vec<(Choice, f64)> {
+        let taken = self.fastest();
+        let mut all: Vec<_> = self.candidates().chain(self.packed()).filter(|(choice, _)| *choice != taken.0).collect();
+        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+        all.insert(0, taken);
+        all
     }
+
+    /// The instance that a call takes, with the us expected of it: one for copies of operands where it is expected to take less than
+    /// [`PACKED`] of the others.
+    pub fn fastest(&self) -> (Choice, f64) {
+        let none = (Choice { tile: FULL[0].tile, parts: 1, packs: [None; 2] }, 0.0);
+        let least = |all: &mut dyn Iterator<Item = (Choice, f64)>| all.min_by(|a, b| a.1.total_cmp(&b.1));
+        let fastest = least(&mut self.candidates()).unwrap_or(none);
+        least(&mut self.packed().into_iter()).filter(|(_, us)| *us < PACKED * fastest.1).unwrap_or(fastest)
+    }
+}
+
+/// The ways in which `a`, `[Z, M, K]`, `[Z, K, M]` or one such matrix, and `b`, likewise, may be copied, whose rows begin at multiples of so many
+/// bytes. None of operands that the launch of a product refuses, and none where a copy would be too large.
+fn packs(
+    operands: Operands,
+    shapes: [[usize; 3]; 2],
+    [batches, m, n]: [usize; 3],
+    stored: [bool; 2],
+    begin_at: [i64; 2],
+) -> [Packs; 2] {
+    let (none, bytes) = ([None; 2], operands.bytes());
+    let [[za, ..], [zb, ..]] = shapes;
+    let number = |extent: usize| i64::try_from(extent).unwrap_or(i64::MAX);
+    let shapes = shapes.map(|shape| shape.map(number));
+    let k = shapes[0][if stored[0] { 1 } else { 2 }];
+    let wanted = stored_extents([number(m), number(n), k], stored);
+    let agree = shapes.iter().zip(wanted).all(|([_, rows, cols], wanted)| [*rows, *cols] == wanted);
+    if !agree
+        || [za, zb].iter().any(|z| *z != 1 && *z != batches)
+        || [number(batches), number(m), number(n), k].contains(&0)
+    {
+        return [none; 2];
+    }
+    let rows = [0, 1].map(|at| Pack::of_rows(shapes[at][2], bytes, begin_at[at]));
+    let ways = match operands {
+        Operands::Copied { .. } => [rows, none],
+        Operands::Tf32 { fetched: false } if tf32::takes(stored) => [rows, none],
+        Operands::Tf32 { fetched: false } => [[Some(Pack::Transposed), rows[1]], [rows[0], Some(Pack::Transposed)]],
+        Operands::Fetched | Operands::Full | Operands::Tf32 { fetched: true } => [none; 2],
+    };
+    let fits = |at: usize, pack: Pack| {
+        let [matrices, rows, cols] = shapes[at];
+        let (height, width) = pack.extents([rows, cols]);
+        let copied = matrices.saturating_mul(height).saturating_mul(pack::pitch(width, bytes)).saturating_mul(bytes);
+        copied <= pack::MOST_BYTES && matrices <= MOST_BLOCKS && up(rows, COPIED_ROWS) <= MOST_BLOCKS
+    };
+    ways.map(|packs| {
+        let fit = packs.iter().enumerate().all(|(at, pack)| pack.is_none_or(|pack| fits(at, pack)));
+        if fit { packs } else { none }
+    })
 }
 
 #[cfg(test)]
@@ -369,7 +493,7 @@ mod tests {
     const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
 
     fn shape(batches: i64, [m, n, k]: [i64; 3], stored: [bool; 2], operands: Operands) -> Shape {
-        Shape { batches, m, n, k, stored, operands, splits: true }
+        Shape { batches, m, n, k, stored, operands, splits: true, matrices: [batches; 2], packs: [[None; 2]; 2] }
     }
 
     /// Every tile is an instance, in the layouts that it is offered in, with and without an epilogue.
@@ -390,7 +514,7 @@ mod tests {
                 }
                 let all = shape(4, [64, 64, 1024], stored, operands).ranked();
                 assert!(!all.is_empty(), "{operands:?} {stored:?}");
-                for (Choice { tile: (bm, bn, bk, stages, threads, cx, cy), parts }, _) in all {
+                for (Choice { tile: (bm, bn, bk, stages, threads, cx, cy), parts, .. }, _) in all {
                     let kernel = if parts > 1 { parted } else { kernel };
                     let depth = (kernel.consts.len() >= 10).then_some(bk as i64);
                     let cluster = (kernel.consts.len() > 6).then_some([cx, cy].map(|blocks| blocks as i64));

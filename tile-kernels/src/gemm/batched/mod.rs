@@ -1,7 +1,9 @@
-//! Products of many matrices in one launch: [`gemm_batched`], [`kernel`] as it is written, [`choice`] of the tile.
+//! Products of many matrices in one launch: [`gemm_batched`], [`kernel`] as it is written, [`choice`] of the tile. What TMA does not fetch,
+//! and what `wgmma` does not multiply, may be copied first, by launches of their own (`packed`).
 
 pub mod choice;
 pub mod kernel;
+mod packed;
 pub mod split;
 
 pub use choice::{Choice, Shape};
@@ -16,7 +18,9 @@ use tile_runtime::prelude::*;
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` for every batch `z`, on a device or stream: `a` of shape `[Z, M, K]` (or
 /// `[Z, K, M]`), `b` of `[Z, K, N]` (or `[Z, N, K]`), `c` of `[Z, M, N]`, the bias of `[N]`. An operand of one batch is
-/// used for all of them. All batches are one launch.
+/// used for all of them. All batches are one launch. Operands whose rows do not begin at multiples of 16 bytes, and of those as tf32 that both lie
+/// across K one, are copied by launches in front of it where that is expected to be faster, into scratch memory that the stream keeps
+/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 512 MiB an operand.
 ///
 /// # Errors
 /// As [`gemm`](super::gemm()).
@@ -31,11 +35,15 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     if [a.shape()[0], b.shape()[0], c.shape()[0]] == [1; 3] {
         return Ok(gemm(on, a.row(0)?, b.row(0)?, c.reborrow().row(0)?, options)?);
     }
-    let shape = Shape::of(on, &a, &b, c.shape(), options);
+    let mut shape = Shape::of(on, &a, &b, c.shape(), options);
+    let none = [[None; 2]; 2];
+    if shape.packs != none && !packed::is_accepted(on, [a.argument(), b.argument(), c.argument()], options) {
+        shape.packs = none;
+    }
     let (choice, us) = shape.fastest();
     let place = Place::of(on);
     let place = if choice::starts_early(shape.operands, us) { place } else { place.in_order() };
-    Ok(T::launch_batch(&place, choice, a, b, c, options)?)
+    Ok(packed::launch(&place, &Place::of(on), choice, a, b, c, options)?)
 }
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` by a choice of [`Shape::ranked`].
@@ -52,7 +60,8 @@ pub fn launch_by<T: GemmElement<C>, C: Element>(
     c: TensorViewMut<'_, C, 3>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    T::launch_batch(on, choice, a, b, c, options)
+    let place = Place::of(on);
+    packed::launch(&place, &place, choice, a, b, c, options)
 }
 
 /// The kernels, as data.
