@@ -86,18 +86,9 @@ const FULL_OF_EIGHT: usize = 60;
 const PREFILL_STEP: usize = 128;
 
 /// Bytes of keys and values that stay in an H200's second-level cache while tiles of all of them are computed.
-const CACHED: usize = 40 << 20;
-
-/// How many of `batch` sequences, which have so many bytes of keys and values each, have their tiles computed together, the longest of all first: all, or as many as stay in the
-/// cache and divide them.
-fn section(batch: usize, bytes: usize) -> usize {
-    const MOST: usize = 256;
-    let fitting = (CACHED / bytes.max(1)).max(1);
-    if batch <= fitting {
-        return batch.max(1);
-    }
-    (1..=fitting.min(MOST)).rev().find(|of| batch.is_multiple_of(*of)).unwrap_or(1)
-}
+const CACHED: usize = 24 << 20;
+/// Tiles of a multiprocessor below which the tiles of all sequences are computed together, the longest first.
+const FEW_TILES: usize = 4;
 
 /// How many heads with `d` elements and values of `dv` may have their queries in one tile, of each `group` that share keys.
 fn of_tile(group: usize, heads: [usize; 2]) -> usize {
@@ -523,7 +514,7 @@ pub fn forward<T: Half>(
     let (group, past) = (heads / key_heads.max(1), keys.saturating_sub(queries));
     let Forward { causal, soft_cap, sinks, .. } = options;
     if options.is_plain() && keys >= if causal { queries.max(1) } else { 1 } {
-        let work = Work { heads: batch.saturating_mul(heads), of_tile: 1, queries, keys, causal };
+        let work = Work { heads: batch.saturating_mul(heads), of_tile: 1, queries, keys, ragged: false, causal };
         // The heads that use the same keys may have their queries in one tile, which is filled better: as one head with the queries of all, where memory has them side
         // by side, or where the kernel has tiles of so many heads.
         let merged = |d| [batch, key_heads, group.saturating_mul(queries), d];
@@ -551,8 +542,10 @@ pub fn forward<T: Half>(
             let o = o.to_view().map(|o| o.swap_axes(1, 2)).transpose()?;
             let refuse = || Error::Unsupported { function: NAME, problem: "results have no four axes".into() };
             let o = o.ok_or_else(refuse)?;
-            let bytes = [keys, d + dv, size_of::<T>()].into_iter().fold(key_heads, usize::saturating_mul);
-            let section = section(batch, bytes);
+            let bytes = [key_heads, keys, d + dv, size_of::<T>()].into_iter().fold(batch, usize::saturating_mul);
+            // Else the order of tiles that share keys matters more.
+            let together = bytes <= CACHED && taken.tiles(tile) < FEW_TILES * MULTIPROCESSORS;
+            let section = if together { batch.max(1) } else { 1 };
             kernel.launch_on(on, q.swap_axes(1, 2)?, k, v, o, sums, scale, group, past, section)?;
             return Ok(());
         }
@@ -566,7 +559,7 @@ pub fn forward<T: Half>(
         return Ok(());
     }
     Forward::counted(NAME, queries, keys)?;
-    let work = Work { heads: batch.saturating_mul(heads), of_tile: 1, queries, keys, causal };
+    let work = Work { heads: batch.saturating_mul(heads), of_tile: 1, queries, keys, ragged: false, causal };
     let has = |tile: &Tile| tile.rows == 128 && matches!(d, 64 | 128 | 256);
     let problem = || {
         format!(
@@ -628,7 +621,8 @@ pub fn forward_packed<T: Half>(
     let window = cap || options.left.is_some();
     let group = heads / key_heads.max(1);
     let of_tile = if window { 1 } else { of_tile(group, [d, dv]) };
-    let work = Work { heads: heads_of_all, of_tile, queries: mean_queries, keys: mean_keys, causal: options.causal };
+    let (ragged, causal) = (sequences > 1, options.causal);
+    let work = Work { heads: heads_of_all, of_tile, queries: mean_queries, keys: mean_keys, ragged, causal };
     let has = |tile: &Tile| match d {
         64 | 128 | 256 => tile.rows == 128 || !window,
         192 => !cap,

@@ -65,6 +65,8 @@ pub(super) struct Work {
     pub queries: usize,
     /// Keys of a sequence.
     pub keys: usize,
+    /// Whether sequences differ in length, of which `queries` and `keys` are the means: then each has half a tile more in the mean than its part of one.
+    pub ragged: bool,
     /// Whether a query sees the keys up to its own: the longest tiles come first, each to the block that is done first.
     pub causal: bool,
 }
@@ -78,15 +80,30 @@ impl Work {
         Work { heads: self.heads / group.max(1), queries: self.queries.saturating_mul(group), ..self }
     }
 
+    /// Tiles of all heads.
+    pub fn tiles(&self, tile: Tile) -> usize {
+        let (rows, heads) = self.of(tile);
+        if self.ragged {
+            let twice = self.queries.saturating_mul(2).saturating_add(rows);
+            heads.saturating_mul(twice).div_ceil(2 * rows)
+        } else {
+            heads.saturating_mul(self.queries.div_ceil(rows).max(1))
+        }
+    }
+
+    /// Queries of a tile, and how many heads, or groups of heads, have tiles of their own.
+    fn of(&self, tile: Tile) -> (usize, usize) {
+        let of_tile = self.of_tile.max(1);
+        ((tile.rows / of_tile).max(1), (self.heads / of_tile).max(1))
+    }
+
     /// Microseconds that are expected of it by a tile.
     ///
     /// Some block computes at least `n + 1` of the longest `n MULTIPROCESSORS + 1` tiles, of which none is shorter than the last one; and no device is done before its share
     /// of all. The largest of these bounds is what longest-first takes, but for a part of a short tile.
     pub fn expected(&self, tile: Tile) -> f64 {
-        let rows = (tile.rows / self.of_tile.max(1)).max(1);
-        let in_head = self.queries.div_ceil(rows).max(1);
-        let heads = (self.heads / self.of_tile.max(1)).max(1);
-        let tiles = heads.saturating_mul(in_head);
+        let (rows, heads) = self.of(tile);
+        let (in_head, tiles) = (self.queries.div_ceil(rows).max(1), self.tiles(tile));
         let past = self.keys.saturating_sub(self.queries);
         // Of the tile that has `longer` tiles before it.
         let time = |longer: usize| {
@@ -118,7 +135,7 @@ mod tests {
     use super::*;
 
     fn rows(d: usize, heads: usize, [queries, keys]: [usize; 2], causal: bool) -> usize {
-        let work = Work { heads, of_tile: 1, queries, keys, causal };
+        let work = Work { heads, of_tile: 1, queries, keys, ragged: false, causal };
         fastest(Tile::of(d, d).iter().copied(), [Some(work), None]).expect("a tile").0.rows
     }
 
@@ -143,14 +160,14 @@ mod tests {
                 .is_some_and(|(_, work)| work == together)
         };
         let merged = |heads: usize, group: usize, [queries, keys]: [usize; 2]| {
-            let apart = Work { heads, of_tile: 1, queries, keys, causal: false };
+            let apart = Work { heads, of_tile: 1, queries, keys, ragged: false, causal: false };
             fastest_of(apart, apart.merged(group))
         };
         assert!(merged(1024, 4, [55, 8000]));
         assert!(merged(134, 67, [2, 8000]));
         assert!(!merged(64, 4, [55, 8000]), "64 blocks do not wait for each other");
         let causal = |heads: usize, of_tile: usize, [queries, keys]: [usize; 2]| {
-            let apart = Work { heads, of_tile: 1, queries, keys, causal: true };
+            let apart = Work { heads, of_tile: 1, queries, keys, ragged: false, causal: true };
             fastest_of(apart, Work { of_tile, ..apart })
         };
         assert!(causal(1024, 4, [55, 8000]));
@@ -158,12 +175,22 @@ mod tests {
         assert!(!causal(64, 4, [55, 8000]), "64 blocks do not wait for each other");
     }
 
+    /// Sequences of 256, 255, 170 and 40 queries have more tiles than four of as many: of 192 rows, 48 queries of four heads, not two for each multiprocessor, but three.
+    #[test]
+    fn sequences_of_different_length_have_more_tiles() {
+        let work = Work { heads: 256, of_tile: 4, queries: 181, keys: 4590, ragged: true, causal: true };
+        let rows = |work: Work| fastest(Tile::of(128, 128).iter().copied(), [Some(work), None]).expect("a tile").0.rows;
+        assert_eq!(work.tiles(Tile::of(128, 128)[1]), 274, "272 there are");
+        assert_eq!((rows(work), rows(Work { ragged: false, ..work })), (128, 192), "220 us by 192 rows");
+    }
+
     /// No shape is too large to be asked about, and none too small.
     #[test]
     fn extremes_have_a_tile() {
         for extent in [0, 1, 1 << 30, usize::MAX] {
             for causal in [false, true] {
-                let work = Work { heads: extent, of_tile: extent, queries: extent, keys: extent, causal };
+                let work =
+                    Work { heads: extent, of_tile: extent, queries: extent, keys: extent, ragged: causal, causal };
                 for (tile, work) in Tile::of(128, 128).iter().flat_map(|tile| [(tile, work), (tile, work.merged(1))]) {
                     assert!(work.expected(*tile).is_finite(), "{work:?}");
                 }
