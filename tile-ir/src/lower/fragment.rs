@@ -72,9 +72,13 @@ impl<'a> Lowering<'a> {
         let held =
             |access: AccessId| kernel.accesses[access].place.buffer().is_some_and(|b| self.fragments[b].is_some());
         let leaves = accesses(kernel, body).into_iter().any(|access| !held(access));
-        let changes = statements(kernel, body)
-            .into_iter()
-            .any(|stmt| matches!(kernel.stmts[stmt].kind, StmtKind::Store { access, .. } if held(access)));
+        let of = statements(kernel, body);
+        let changes =
+            of.iter().any(|stmt| matches!(kernel.stmts[*stmt].kind, StmtKind::Store { access, .. } if held(access)));
+        let writes = of.iter().any(|stmt| {
+            matches!(kernel.stmts[*stmt].kind,
+                StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } if !held(access))
+        });
         let marked = self.stores_beyond_registers(body);
         self.mark(marked, Elements::Begin);
         self.unrolled("i", layout.slots(axis), |l, slot| {
@@ -82,15 +86,15 @@ impl<'a> Lowering<'a> {
             let register = l.representative(&layout, axis, slot);
             let position = l.element_position(&layout, register);
             let index = position[usize::from(axis)];
-            let once = leaves || !changes;
-            if once {
+            if leaves || !changes {
                 let reg = l.variable_reg(var);
                 l.define(reg, index);
             } else {
                 // What stays in registers is found by its register: most such loops never ask for the index.
                 l.vars[var] = Some(Binding::Value(index));
             }
-            let first = once.then(|| l.once("first", position[usize::from(1 - axis)].equals(0)));
+            let is_asked = writes || !changes;
+            let first = is_asked.then(|| l.once("first", position[usize::from(1 - axis)].equals(0)));
             let element = Element { register: Some((register, layout)), ..l.element };
             match first {
                 Some(cond) if !changes => l.at_element(element, |l| l.when(cond, |l| l.block(body))),
