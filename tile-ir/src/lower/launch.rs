@@ -65,8 +65,9 @@ impl Lowering<'_> {
         let grid = kernel.grid.iter().map(|axis| axis.extent).enumerate();
         let tiles = kernel.persistent().into_iter().flat_map(|tiles| tiles.extents.iter().copied());
         for (slot, extent) in grid.take(3).chain(tiles.enumerate().take(3)) {
-            if let Some(extent) = HostExpr::of(kernel, extent) {
-                self.program.launch.grid[slot] = extent;
+            match HostExpr::of(kernel, extent) {
+                Some(extent) => self.program.launch.grid[slot] = extent,
+                None => self.bug("a grid that the launcher does not compute"),
             }
         }
     }
@@ -81,8 +82,10 @@ impl Lowering<'_> {
             checks.push(Check { holds, kind: CheckKind::Specialized { dim, value }, request: None, span });
         }
         for require in &kernel.requires {
-            let holds = HostExpr::of(kernel, require.cond);
-            checks.extend(holds.map(|holds| required(holds, &require.text, require.span)));
+            match HostExpr::of(kernel, require.cond) {
+                Some(holds) => checks.push(required(holds, &require.text, require.span)),
+                None => self.bug("a contract that the launcher does not compute"),
+            }
         }
         for (count, extents) in &self.analysis.arrivals {
             let blocks =

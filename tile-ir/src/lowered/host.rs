@@ -1,6 +1,6 @@
 //! What the launcher evaluates: grid extents and checks over dims, strides, scalars and addresses.
 
-use crate::ir::{BinaryOp, DimId, EntityRef, ExprId, ExprKind, Kernel, ParamId, Side, SpanId, Type, UnaryOp};
+use crate::ir::{BinaryOp, DimId, Dtype, EntityRef, ExprId, ExprKind, Kernel, ParamId, Side, SpanId, Type, UnaryOp};
 use serde::{Deserialize, Serialize};
 
 /// An integer expression of launch-time values. Conditions are 0 or 1.
@@ -22,6 +22,8 @@ pub enum HostExpr {
     Binary(BinaryOp, Box<HostExpr>, Box<HostExpr>),
     /// `!x`.
     Not(Box<HostExpr>),
+    /// `if c { a } else { b }`, of which one is evaluated.
+    Choose(Box<[HostExpr; 3]>),
 }
 
 /// The launch-time values.
@@ -39,19 +41,27 @@ pub trait HostValues {
 }
 
 impl HostExpr {
-    /// A bound kernel's expression of dims, constants and scalars; `None` if it mentions anything else.
+    /// A bound kernel's expression of dims, constants and scalars, of integers and conditions; `None` if it mentions anything else.
     pub fn of(kernel: &Kernel, id: ExprId) -> Option<HostExpr> {
+        let is = |id: ExprId, what: fn(Dtype) -> bool| kernel.exprs[id].ty.dtype().is_some_and(what);
         Some(match &kernel.exprs.get(id)?.kind {
             ExprKind::Int(value) => HostExpr::Int(*value),
             ExprKind::Bool(value) => HostExpr::Int(i64::from(*value)),
             ExprKind::Dim(dim) => HostExpr::Dim(*dim),
-            ExprKind::Scalar(param) => HostExpr::Scalar(*param),
-            ExprKind::Unary(UnaryOp::Not, x) => HostExpr::Not(Box::new(HostExpr::of(kernel, *x)?)),
+            ExprKind::Scalar(param) if !is(id, Dtype::is_float) => HostExpr::Scalar(*param),
+            ExprKind::Unary(UnaryOp::Not, x) if is(*x, |dtype| dtype == Dtype::Bool) => {
+                HostExpr::Not(Box::new(HostExpr::of(kernel, *x)?))
+            }
             ExprKind::Unary(UnaryOp::Neg, x) => {
                 HostExpr::binary(BinaryOp::Sub, HostExpr::Int(0), HostExpr::of(kernel, *x)?)
             }
             ExprKind::Binary(op, a, b) => HostExpr::binary(*op, HostExpr::of(kernel, *a)?, HostExpr::of(kernel, *b)?),
             ExprKind::Cast(Type::Index, x) => HostExpr::of(kernel, *x)?,
+            ExprKind::If(c, a, b) | ExprKind::Select(c, a, b) => HostExpr::Choose(Box::new([
+                HostExpr::of(kernel, *c)?,
+                HostExpr::of(kernel, *a)?,
+                HostExpr::of(kernel, *b)?,
+            ])),
             _ => return None,
         })
     }
@@ -69,6 +79,7 @@ impl HostExpr {
                 b.each_leaf(each);
             }
             HostExpr::Not(x) => x.each_leaf(each),
+            HostExpr::Choose(parts) => parts.iter().for_each(|part| part.each_leaf(each)),
             leaf => each(leaf),
         }
     }
@@ -83,6 +94,10 @@ impl HostExpr {
             HostExpr::Address(tensor) => values.address(*tensor) as i64,
             HostExpr::Capacity => values.capacity(),
             HostExpr::Not(x) => i64::from(x.evaluate(values)? == 0),
+            HostExpr::Choose(parts) => {
+                let [c, a, b] = &**parts;
+                if c.evaluate(values)? != 0 { a } else { b }.evaluate(values)?
+            }
             HostExpr::Binary(op, a, b) => {
                 let a = a.evaluate(values)?;
                 // Short-circuit, so that a guard protects what follows it.
@@ -107,12 +122,16 @@ impl HostExpr {
             HostExpr::Address(tensor) => format!("address of {}", params(*tensor)),
             HostExpr::Capacity => "blocks at once".into(),
             HostExpr::Not(x) => format!("!({})", x.display(dims, params)),
+            HostExpr::Choose(parts) => {
+                let [c, a, b] = [0, 1, 2].map(|part| parts[part].display(dims, params));
+                format!("if {c} {{ {a} }} else {{ {b} }}")
+            }
             HostExpr::Binary(op @ (BinaryOp::CeilDiv | BinaryOp::Min | BinaryOp::Max), a, b) => {
                 format!("{}({}, {})", op.symbol(), a.display(dims, params), b.display(dims, params))
             }
             HostExpr::Binary(op, a, b) => {
                 let side = |x: &HostExpr| match x {
-                    HostExpr::Binary(..) => format!("({})", x.display(dims, params)),
+                    HostExpr::Binary(..) | HostExpr::Choose(_) => format!("({})", x.display(dims, params)),
                     _ => x.display(dims, params),
                 };
                 format!("{} {} {}", side(a), op.symbol(), side(b))

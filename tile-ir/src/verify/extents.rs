@@ -2,7 +2,7 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::constant::value;
-use crate::ir::{ExprId, ExprKind, Extent, Kernel, LoopKind, ParamKind, StmtKind};
+use crate::ir::{ExprId, ExprKind, Extent, Kernel, LoopKind, ParamKind, StmtKind, Type};
 
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     let whole = kernel.grid.first().or(kernel.threads.first()).map(|a| a.span);
@@ -37,7 +37,13 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
             }
         }
     }
+    if let Some(panel) = kernel.swizzle {
+        launch_time(kernel, panel, "the panel of `use_swizzle`", all);
+    }
     for stmt in kernel.stmts.values() {
+        if let StmtKind::Persistent { extents, .. } = &stmt.kind {
+            extents.iter().for_each(|extent| launch_time(kernel, *extent, "an extent of `persistent`", all));
+        }
         if let StmtKind::For { kind: LoopKind::Serial { unroll: Some(n) }, .. } = stmt.kind {
             constant(kernel, n, "an unrolling factor", all);
         }
@@ -47,19 +53,33 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Reports an expression with a part that the launcher does not know.
+/// Reports an expression with a part that the launcher does not know, or does not compute: it has integers and conditions, no floats.
 fn launch_time(kernel: &Kernel, expr: ExprId, what: &str, all: &mut Vec<Diagnostic>) {
-    let Some(part) = find(kernel, expr, &mut |kind| {
-        !matches!(kind, ExprKind::Load(_)) && !matches!(kind, ExprKind::Var(v) if value(kernel, *v).is_none())
-    }) else {
-        return;
+    let is_unknown = |kind: &ExprKind| match kind {
+        ExprKind::Load(_) => true,
+        ExprKind::Var(var) => value(kernel, *var).is_none(),
+        _ => false,
     };
-    let diagnostic = Diagnostic::new(
-        Code::NOT_CONSTANT,
-        kernel.exprs[part].span,
-        format!("{what} is made of dims, constants and scalar parameters only"),
-    );
-    all.push(diagnostic.at("this is not known before the launch"));
+    let is_of_floats = |kind: &ExprKind| match kind {
+        ExprKind::Float(_) | ExprKind::Math(..) => true,
+        ExprKind::Cast(to, _) => *to != Type::Index,
+        ExprKind::Scalar(param) => {
+            matches!(kernel.params[*param].kind, ParamKind::Scalar { ty } if ty.dtype().is_some_and(|dtype| dtype.is_float()))
+        }
+        _ => false,
+    };
+    let Some(part) = find(kernel, expr, &mut |kind| !is_unknown(kind) && !is_of_floats(kind)) else { return };
+    let span = kernel.exprs[part].span;
+    all.push(if is_of_floats(&kernel.exprs[part].kind) {
+        let message = format!("{what} is made of integers and conditions");
+        let diagnostic = Diagnostic::new(Code::NOT_CONSTANT, span, message).at("the launcher does not compute this");
+        diagnostic.help(
+            "use `+ - * / %`, `min`, `max`, `ceil_div`, comparisons and `if` of dims, constants and integer parameters",
+        )
+    } else {
+        let message = format!("{what} is made of dims, constants and scalar parameters only");
+        Diagnostic::new(Code::NOT_CONSTANT, span, message).at("this is not known before the launch")
+    });
 }
 
 /// Reports an expression with a part that neither an instance nor `specialize` makes constant.

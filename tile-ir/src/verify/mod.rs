@@ -18,7 +18,8 @@
 //! [`kernel`] is the language's rules that no instance is needed for; each is reported on the author's line.
 //!
 //! - there is at least one instance, one thread axis and one target (`extents`)
-//! - grid extents and `require`s are made of dims, constants and scalar parameters (`extents`)
+//! - grid extents, those of `persistent`, `require`s and panels are made of dims, constants and scalar parameters, and are computed of integers and conditions
+//!   (`extents`)
 //! - thread, array, `Fixed` and unrolling extents are made of constants and specialised dims (`extents`)
 //! - shared arrays are allocated outside of loops and of conditionals that are not constant (`placement`)
 //! - a `parallel` body has no barrier, collective, tile operation, allocation or further `parallel`, and assigns only

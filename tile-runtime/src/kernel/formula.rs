@@ -36,7 +36,7 @@ impl Leaf {
             HostExpr::Scalar(param) => Leaf::Scalar(*param),
             HostExpr::Address(param) => Leaf::Address(*param),
             HostExpr::Capacity => Leaf::Capacity,
-            HostExpr::Binary(..) | HostExpr::Not(_) => return None,
+            HostExpr::Binary(..) | HostExpr::Not(_) | HostExpr::Choose(_) => return None,
         })
     }
 

@@ -129,7 +129,10 @@ fn mentions(expr: &HostExpr, dim: DimId) -> bool {
         HostExpr::Dim(one) => *one == dim,
         HostExpr::Binary(_, a, b) => mentions(a, dim) || mentions(b, dim),
         HostExpr::Not(x) => mentions(x, dim),
-        _ => false,
+        HostExpr::Choose(parts) => parts.iter().any(|part| mentions(part, dim)),
+        HostExpr::Int(_) | HostExpr::Stride(..) | HostExpr::Scalar(_) | HostExpr::Address(_) | HostExpr::Capacity => {
+            false
+        }
     }
 }
 

@@ -95,6 +95,10 @@ impl Launch {
             HostExpr::Dim(dim) => self.dim(*dim),
             HostExpr::Scalar(param) => self.scalars.get(param).copied(),
             HostExpr::Binary(op, a, b) => fold(*op, self.host_value(a)?, self.host_value(b)?),
+            HostExpr::Choose(parts) => {
+                let [c, a, b] = &**parts;
+                self.host_value(if self.host_value(c)? != 0 { a } else { b })
+            }
             HostExpr::Stride(..) | HostExpr::Address(_) | HostExpr::Capacity | HostExpr::Not(_) => None,
         }
     }

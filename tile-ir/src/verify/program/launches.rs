@@ -119,6 +119,7 @@ impl<'p> Search<'p> {
                 }
                 HostExpr::Binary(_, a, b) => expressions.extend([&**a, &**b]),
                 HostExpr::Not(a) => expressions.push(a),
+                HostExpr::Choose(parts) => expressions.extend(parts.iter()),
                 HostExpr::Int(_)
                 | HostExpr::Dim(_)
                 | HostExpr::Stride(..)

@@ -503,6 +503,13 @@ impl<'t> Parser<'t> {
         if self.cursor.is("(") {
             return self.host_in_brackets();
         }
+        if self.cursor.is_word("if") {
+            self.cursor.next();
+            let c = self.host()?;
+            let a = self.host_in_braces()?;
+            self.cursor.expect_word("else")?;
+            return Ok(HostExpr::Choose(Box::new([c, a, self.host_in_braces()?])));
+        }
         if self.cursor.eat_words(&["blocks", "at", "once"]) {
             return Ok(HostExpr::Capacity);
         }
@@ -548,6 +555,13 @@ impl<'t> Parser<'t> {
             Some(ParameterKind::Scalar(param)) => Ok(HostExpr::Scalar(param)),
             _ => Err(self.cursor.error_at(place, format!("`{name}` is no dim and no scalar of the launch"))),
         }
+    }
+
+    fn host_in_braces(&mut self) -> Parsed<HostExpr> {
+        self.cursor.expect("{")?;
+        let inner = self.host()?;
+        self.cursor.expect("}")?;
+        Ok(inner)
     }
 
     fn host_in_brackets(&mut self) -> Parsed<HostExpr> {
