@@ -113,7 +113,7 @@ fn rows_of_two_axes_are_multiplied() {
     for device in devices() {
         for (bm, inner) in [(128, 1), (128, 8), (128, 32), (192, 24)] {
             let kernel = product::<f16>::instance(&device, ProductParams { BM: bm, INNER: inner }).unwrap();
-            for [a, b, n, k] in [[16, 32, 64, 64], [11, 27, 72, 40], [5, 9, 61, 37]] {
+            for [a, b, n, k] in [[16, 32, 64, 64], [11, 27, 72, 40], [3, 10, 64, 36], [4, 7, 30, 38], [5, 9, 61, 37]] {
                 let (x, w) = (numbers(a * b * k), numbers(n * k));
                 let [left, right] = [&x, &w].map(|all| all.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>());
                 let (left, right) = (device.tensor(&left, [a, b, k]).unwrap(), device.tensor(&right, [n, k]).unwrap());

@@ -434,7 +434,7 @@ impl Shape {
     }
 
     /// The instance that a call takes, with the us expected of it: one for copies of operands where it is expected to take less than
-    /// [`PACKED`] of the others.
+    /// nine tenths of the time of the others.
     pub fn fastest(&self) -> (Choice, f64) {
         let none = (Choice { tile: FULL[0].tile, parts: 1, packs: [None; 2] }, 0.0);
         let least = |all: &mut dyn Iterator<Item = (Choice, f64)>| all.min_by(|a, b| a.1.total_cmp(&b.1));
