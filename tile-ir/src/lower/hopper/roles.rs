@@ -281,13 +281,13 @@ impl<'a> Lowering<'a> {
             self.staging(&mut roles);
             self.begin_last_first(&roles);
         }
-        let staged = roles.staging.is_some();
+        let sends = roles.staging.is_some_and(|staging| staging.by_tma);
         let roles = Rc::new(roles);
         self.roles = Some(roles.clone());
         self.block(&kernel.body);
         self.roles = None;
         self.thread = None;
-        if staged {
+        if sends {
             // What TMA still reads must outlive the block; its writes are visible when the grid ends.
             let leader = self.is_leader(&roles);
             self.when(leader, |l| l.op(OpKind::BulkWait { pending: 0, read: true }));
@@ -350,7 +350,7 @@ impl<'a> Lowering<'a> {
                 (Scope::Shared, Place::Buffer(to)) => {
                     roles.plan.unpacked.contains(&stmt) && self.load_from_slot(&roles, from, to)
                 }
-                (Scope::Fragment, Place::Tensor(_)) => self.store_by_copy_engine(&roles, stmt, dst),
+                (Scope::Fragment, Place::Tensor(_)) => self.store_staged(&roles, stmt, dst),
                 (Scope::Shared, Place::Tensor(_)) => self.store_own(&roles, stmt, from, dst),
                 (Scope::Fragment, Place::Buffer(_)) | (Scope::Local, _) => false,
             },

@@ -1,7 +1,12 @@
 //! A fragment to a tensor through shared memory: sub-tiles are converted, stored there and sent by TMA while
 //! the next is converted, and while the producer already fills the ring for the next tile. So is a fragment added to a tensor, where a loop of
 //! atomics over its elements does nothing else: TMA adds whole lines, which atomics of single elements take several times as long for.
+//!
+//! TMA writes no row that begins elsewhere than at a multiple of 16 bytes. Where rows of 16-bit elements begin anywhere, the threads of the
+//! warpgroup store the sub-tile from shared memory, an element each, so that those of a warp are neighbours in one row: straight from the
+//! accumulator a warp would store 8 bytes of each of eight rows at once.
 
+use super::super::tile::CopySide;
 use super::super::uses::{accesses, statements};
 use super::super::*;
 use super::plan::{BLOCK_ROWS, WARPGROUP};
@@ -15,6 +20,9 @@ const BUFFERS: u32 = 2;
 /// Widest row of a sub-tile in bytes: that of the widest swizzle, or, where the slots leave no room for such sub-tiles, of the next.
 const ROW_BYTES: [u32; 2] = [128, 64];
 
+/// Rows that a thread of a warpgroup reads before it stores the first of them.
+const ROWS_AT_ONCE: u32 = 8;
+
 /// The buffers that sub-tiles go through.
 #[derive(Clone, Copy)]
 pub(super) struct Staging {
@@ -25,6 +33,8 @@ pub(super) struct Staging {
     buffer: RegId,
     /// Whether a buffer is written again, so that TMA must have read it before.
     again: bool,
+    /// Whether TMA reads the buffers; else threads do.
+    pub(super) by_tma: bool,
 }
 
 /// How a fragment leaves for a tensor.
@@ -44,14 +54,32 @@ struct Leaving {
 struct SubTile {
     tile: SharedLayout,
     fragment: Fragment,
-    boxes: TmaPlan,
+    /// The box that TMA stores; none where threads do.
+    boxes: Option<TmaPlan>,
     width: u32,
     transposed: bool,
     /// The tensor's axis of rows, counted from the last one, and how many rows a step along it is.
     rows: (usize, u32),
 }
 
+/// The part of a fragment that a warpgroup has: so many of its rows or columns.
+struct Part {
+    /// The warpgroup's number among those that share the fragment.
+    consumer: ValueId,
+    by_columns: bool,
+    extent: u32,
+}
+
+/// How sub-tiles get from the buffers to the tensor.
+enum Sender<'t> {
+    /// By TMA, whose coordinates, outermost first, are those of the warpgroup's part.
+    Tma { map: MapId, origin: Vec<ValueId> },
+    /// By the warpgroup's threads. `origin`: the first row and column of the warpgroup's part in the fragment.
+    Threads { dst: CopySide<'t>, origin: [ValueId; 2] },
+}
+
 /// A sub-tile on its way from an accumulator's registers, from the first of them on, to its place in the buffers.
+#[derive(Clone, Copy)]
 struct Way<'s> {
     sub: &'s SubTile,
     acc: LocalId,
@@ -80,7 +108,7 @@ impl<'a> Lowering<'a> {
         for row_bytes in ROW_BYTES {
             let mut elements = 0;
             let (mut stores, mut in_loop) = (0, false);
-            let mut of: Option<(Dtype, u32)> = None;
+            let mut of: Option<(Dtype, u32, bool)> = None;
             for (stmt, _) in kernel.stmts.iter() {
                 if let Some((leaving, sub)) = self.leaving(stmt, row_bytes) {
                     elements = elements.max(BLOCK_ROWS * sub.width);
@@ -88,22 +116,26 @@ impl<'a> Lowering<'a> {
                     let [blocks, across] = layout.map_or([0; 2], |l| sub_tiles(l, sub.width, roles.plan.consumers));
                     stores += blocks * across;
                     in_loop |= is_in_loop(kernel, &kernel.body, stmt);
-                    of = Some((sub.tile.dtype(), sub.tile.alignment()));
+                    of = Some((sub.tile.dtype(), sub.tile.alignment(), sub.boxes.is_some()));
                 }
             }
-            let Some((dtype, align)) = of else { break };
+            let Some((dtype, align, by_tma)) = of else { break };
             let len = roles.plan.warpgroups() * BUFFERS * elements;
-            found = Some((row_bytes, dtype, align, len, in_loop || stores > BUFFERS));
-            if self.has_room(len * dtype.bytes(), align) {
+            let has_room = self.has_room(len * dtype.bytes(), align);
+            // Threads can store from registers, too.
+            if has_room || by_tma {
+                found = Some((row_bytes, dtype, align, len, in_loop || stores > BUFFERS, by_tma));
+            }
+            if has_room {
                 break;
             }
         }
-        let Some((row_bytes, dtype, align, len, again)) = found else { return };
+        let Some((row_bytes, dtype, align, len, again, by_tma)) = found else { return };
         let shared = self.shared_array("staging", dtype, len, true);
         self.program.shared[shared].align = align;
         self.op(OpKind::Shared { shared });
         let buffer = self.variable("buffer", ValueType::Index, 0);
-        roles.staging = Some(Staging { array: shared, row_bytes, buffer, again });
+        roles.staging = Some(Staging { array: shared, row_bytes, buffer, again, by_tma });
     }
 
     /// Whether shared memory has room for so many bytes beside the arrays that are declared.
@@ -115,13 +147,21 @@ impl<'a> Lowering<'a> {
         needed <= self.program.target.max_shared_bytes()
     }
 
-    /// What a statement has leave through shared memory, by which sub-tiles of rows of at most so many bytes, if TMA can do it.
+    /// Whether threads store what leaves through shared memory: rows begin at any element.
+    fn is_by_threads(&self) -> bool {
+        self.kernel.class.writes == Width::Element
+    }
+
+    /// What a statement has leave through shared memory, by which sub-tiles of rows of at most so many bytes, if that can be done.
     fn leaving(&self, stmt: StmtId, row_bytes: u32) -> Option<(Leaving, SubTile)> {
         let kernel = self.kernel;
         let leaving = if let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, evict, .. }) = &kernel.stmts[stmt].kind
         {
             let fragment = self.fragment_at(src.place)?;
-            let facts = self.analysis.copies.get(&stmt).filter(|facts| facts.starts_for_tma_stores())?;
+            let facts = self.analysis.copies.get(&stmt)?;
+            if !self.is_by_threads() && !facts.starts_for_tma_stores() {
+                return None;
+            }
             let inner = match facts.rows[1][..] {
                 [] => None,
                 [_, inner] => Some(inner),
@@ -151,9 +191,9 @@ impl<'a> Lowering<'a> {
         (is_inside && !is_wide && alone).then_some(tile)
     }
 
-    /// The sub-tile of a store, if TMA can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit.
+    /// The sub-tile of a store, if TMA can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit. If threads do it: 16 bits.
     fn sub_tile(&self, leaving: &Leaving, row_bytes: u32) -> Option<SubTile> {
-        let Leaving { fragment, place, transposed, inner, .. } = *leaving;
+        let Leaving { fragment, place, transposed, inner, adds, .. } = *leaving;
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
         // What TMA writes becomes visible late: what other blocks wait for is stored by threads.
@@ -161,11 +201,14 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let dtype = self.dtype_of(place);
-        if MmaInput::of(dtype).is_none()
-            || !matches!(place, Place::Tensor(_))
-            || self.kernel.class.writes != Width::Sixteen
-            || transposed && !dtype.is_half()
-        {
+        let by_threads = self.is_by_threads();
+        let is_stored = match self.kernel.class.writes {
+            Width::Sixteen => MmaInput::of(dtype).is_some() && (dtype.is_half() || !transposed),
+            // Pairs are stored from registers.
+            Width::Eight | Width::Four => false,
+            Width::Element => dtype.is_half() && !adds,
+        };
+        if !is_stored || !matches!(place, Place::Tensor(_)) {
             return None;
         }
         let mut width = row_bytes / dtype.bytes();
@@ -185,7 +228,10 @@ impl<'a> Lowering<'a> {
         };
         let missing = self.rank(place).checked_sub(spanned.len())?;
         let extents: Vec<u32> = std::iter::repeat_n(1, missing).chain(spanned).collect();
-        let boxes = TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?;
+        let boxes = match by_threads {
+            true => None,
+            false => Some(TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?),
+        };
         let rows = inner.map_or((2, 1), |inner| (3, inner));
         Some(SubTile { tile, fragment, boxes, width, transposed, rows })
     }
@@ -199,16 +245,17 @@ impl<'a> Lowering<'a> {
         kernel.stmts.values().any(waits) && (kernel.exprs.values().any(reads) || kernel.stmts.values().any(copies))
     }
 
-    /// Stores a fragment by sub-tiles; false where TMA cannot.
-    pub(super) fn store_by_copy_engine(&mut self, roles: &Roles, stmt: StmtId, dst: &TileRef) -> bool {
+    /// Stores a fragment by sub-tiles; false where it leaves from registers.
+    pub(super) fn store_staged(&mut self, roles: &Roles, stmt: StmtId, dst: &TileRef) -> bool {
         let start: Vec<Option<ExprId>> = dst.start.iter().copied().map(Some).collect();
-        self.leave(roles, stmt, &start)
+        let facts = self.analysis.copies.get(&stmt);
+        self.leave(roles, stmt, &start, facts.map(|facts| CopySide::dst(facts, dst)))
     }
 
     /// Adds a fragment to a tensor by sub-tiles; false where TMA cannot.
     pub(super) fn add_by_copy_engine(&mut self, roles: &Roles, stmt: StmtId) -> bool {
         let Some(tile) = self.added_tile(stmt) else { return false };
-        let sent = self.leave(roles, stmt, &tile.start);
+        let sent = self.leave(roles, stmt, &tile.start, None);
         if sent {
             let (kernel, span) = (self.kernel, self.kernel.stmts[stmt].span);
             let text = format!("added to `{}` by TMA, a tile at once", kernel.params[tile.tensor].name);
@@ -217,41 +264,31 @@ impl<'a> Lowering<'a> {
         sent
     }
 
-    /// Sends a fragment to its tensor by sub-tiles, from `start` on; false where TMA cannot.
-    fn leave(&mut self, roles: &Roles, stmt: StmtId, start: &[Option<ExprId>]) -> bool {
-        let Some(Staging { array: staging, row_bytes, buffer, again }) = roles.staging else { return false };
+    /// Sends a fragment to its tensor by sub-tiles, from `start` on, which is where `dst` begins; false where it leaves from registers.
+    fn leave(&mut self, roles: &Roles, stmt: StmtId, start: &[Option<ExprId>], dst: Option<CopySide<'_>>) -> bool {
+        let Some(Staging { array: staging, row_bytes, buffer, again, .. }) = roles.staging else { return false };
         let Some((leaving, sub)) = self.leaving(stmt, row_bytes) else { return false };
-        let Leaving { fragment, place, transposed, adds, evict, .. } = leaving;
-        let (Some(registers), Some((consumer, within))) = (self.fragments[fragment], roles.consumer) else {
+        let (Some(registers), Some((consumer, within))) = (self.fragments[leaving.fragment], roles.consumer) else {
             return false;
         };
         // One array serves all stores.
         if self.program.shared[staging].dtype != sub.tile.dtype() {
             return false;
         }
-        let Place::Tensor(tensor) = place else { return false };
-        let map = self.tensor_map(tensor, &sub.boxes, true);
         // Warpgroups have rows of the tile, or columns of it.
         let cols = part_cols(&registers.layout);
         let by_columns = cols < registers.layout.cols();
         let [blocks, across] = sub_tiles(&registers.layout, sub.width, roles.plan.consumers);
-        // The first row and column of this warpgroup's part.
-        let rank = sub.boxes.rank();
-        let first = |axis: usize| self.first_coordinate(start.get(axis).copied().flatten());
-        let mut origin: Vec<ValueId> = (0..rank).map(first).collect();
-        let skipped = if by_columns { cols } else { blocks * BLOCK_ROWS };
-        // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
-        let (axis, step) = if transposed == by_columns { sub.rows } else { (1, 1) };
-        if let Some(first) = rank.checked_sub(axis).and_then(|axis| origin.get_mut(axis)) {
-            *first = self.binary(BinaryOp::Add, *first, consumer * (skipped / step));
-        }
+        let part = Part { consumer, by_columns, extent: if by_columns { cols } else { blocks * BLOCK_ROWS } };
+        let Some(sender) = self.sender(&leaving, &sub, start, dst, part) else { return false };
+        let by_tma = matches!(sender, Sender::Tma { .. });
         // Who this thread is to the instructions that store: among a warp's, or among the warpgroup's.
         let by_matrices = sub.tile.dtype().is_half();
         let who = if by_matrices { self.once("lane", Special::Lane) } else { within };
         for block in 0..blocks {
             let first = block * cols / 2;
             self.unrolled("j", across, |l, j| {
-                if again {
+                if again && by_tma {
                     let leader = l.is_leader(roles);
                     l.when(leader, |l| l.op(OpKind::BulkWait { pending: BUFFERS - 1, read: true }));
                     l.warpgroup_barrier(roles);
@@ -265,24 +302,97 @@ impl<'a> Lowering<'a> {
                 } else {
                     l.store_pairs(way, who)
                 }
-                l.op(OpKind::FenceProxyAsync);
+                if by_tma {
+                    l.op(OpKind::FenceProxyAsync);
+                }
                 l.warpgroup_barrier(roles);
-                let leader = l.is_leader(roles);
-                l.when(leader, |l| {
-                    let right = l.binary(BinaryOp::Mul, j, sub.width);
-                    let mut coordinates: Vec<ValueId> = origin.iter().rev().copied().collect();
-                    let (axis, step) = sub.rows;
-                    let below = l.int(i64::from(block * BLOCK_ROWS / step));
-                    let [along, across] = if transposed { [below, right] } else { [right, below] };
-                    coordinates[0] = l.binary(BinaryOp::Add, coordinates[0], along);
-                    coordinates[axis - 1] = l.binary(BinaryOp::Add, coordinates[axis - 1], across);
-                    l.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base, adds, evict });
-                    l.op(OpKind::BulkCommit);
-                });
+                match &sender {
+                    Sender::Tma { map, origin } => {
+                        let leader = l.is_leader(roles);
+                        l.when(leader, |l| l.send_sub_tile(way, &leaving, (*map, origin), (block * BLOCK_ROWS, j)));
+                    }
+                    // No barrier behind it: the next sub-tile goes through the other buffer, and has one before the next but one is stored here.
+                    Sender::Threads { dst, origin } => {
+                        l.store_sub_tile(way, within, (dst, *origin), (block * BLOCK_ROWS, j));
+                    }
+                }
                 l.set(buffer, buffer ^ 1);
             });
         }
         true
+    }
+
+    /// How the sub-tiles of a warpgroup's part of the fragment get from the buffers to the tensor.
+    fn sender<'t>(
+        &mut self,
+        &Leaving { place, transposed, .. }: &Leaving,
+        sub: &SubTile,
+        start: &[Option<ExprId>],
+        dst: Option<CopySide<'t>>,
+        Part { consumer, by_columns, extent }: Part,
+    ) -> Option<Sender<'t>> {
+        let Some(boxes) = &sub.boxes else {
+            let mut origin = [self.int(0); 2];
+            origin[usize::from(by_columns)] = self.eval(consumer * extent);
+            return Some(Sender::Threads { dst: dst?, origin });
+        };
+        let Place::Tensor(tensor) = place else { return None };
+        let map = self.tensor_map(tensor, boxes, true);
+        let rank = boxes.rank();
+        let first = |axis: usize| self.first_coordinate(start.get(axis).copied().flatten());
+        let mut origin: Vec<ValueId> = (0..rank).map(first).collect();
+        // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
+        let (axis, step) = if transposed == by_columns { sub.rows } else { (1, 1) };
+        if let Some(first) = rank.checked_sub(axis).and_then(|axis| origin.get_mut(axis)) {
+            *first = self.binary(BinaryOp::Add, *first, consumer * (extent / step));
+        }
+        Some(Sender::Tma { map, origin })
+    }
+
+    /// Asks TMA for the sub-tile from row `below` on of the warpgroup's part, number `across` in its row of sub-tiles.
+    fn send_sub_tile(
+        &mut self,
+        Way { sub, staging, base, .. }: Way<'_>,
+        &Leaving { transposed, adds, evict, .. }: &Leaving,
+        (map, origin): (MapId, &[ValueId]),
+        (below, across): (u32, ValueId),
+    ) {
+        let right = self.binary(BinaryOp::Mul, across, sub.width);
+        let mut coordinates: Vec<ValueId> = origin.iter().rev().copied().collect();
+        let (axis, step) = sub.rows;
+        let below = self.int(i64::from(below / step));
+        let [along, across] = if transposed { [below, right] } else { [right, below] };
+        coordinates[0] = self.binary(BinaryOp::Add, coordinates[0], along);
+        coordinates[axis - 1] = self.binary(BinaryOp::Add, coordinates[axis - 1], across);
+        self.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base, adds, evict });
+        self.op(OpKind::BulkCommit);
+    }
+
+    /// Stores the sub-tile from row `below` on of the warpgroup's part, number `across` in its row of sub-tiles, an element a thread of the
+    /// warpgroup at once.
+    fn store_sub_tile(
+        &mut self,
+        Way { sub, staging, base, .. }: Way<'_>,
+        thread: ValueId,
+        (dst, origin): (&CopySide<'_>, [ValueId; 2]),
+        (below, across): (u32, ValueId),
+    ) {
+        let mut first = [origin[0] + below, origin[1] + across * sub.width].map(|first| self.eval(first));
+        if sub.transposed {
+            first.reverse();
+        }
+        let [rows, cols] = [sub.tile.rows(), sub.tile.cols()];
+        let row = self.once("stored_row", thread / cols);
+        let col = self.once("stored_col", thread % cols);
+        self.stepped("i", [0, rows, WARPGROUP / cols], Unroll::By(ROWS_AT_ONCE), |l, i| {
+            let row = l.once("row", row + i);
+            let [element] =
+                l.formulas([row, col], |[row, col]| [sub.tile.offset(row, col).over(sub.tile.dtype().bytes())]);
+            let from = l.at(staging, base + element);
+            let place = [first[0] + row, first[1] + col].map(|at| l.eval(at));
+            let to = l.tile_memory(dst, &place);
+            l.carry(from, to);
+        });
     }
 
     /// Stores an array of the consumers' own by TMA, which one thread asks for; whether it is such a copy. The barrier before the copy has
