@@ -77,8 +77,6 @@ const INSTANCES: usize = 2;
 const ZEROED: usize = 2;
 /// Draws before a problem is given up.
 const DRAWS: usize = 400;
-/// Draws of a problem that are lowered before it is given up for a lesser wish: a large instance takes a good part of a second each.
-const LOWERED: usize = 40;
 /// Most blocks of an original's launch.
 const MOST_BLOCKS: i64 = 2048;
 
@@ -155,7 +153,6 @@ fn drawn(
     rng: &mut ChaCha8Rng,
 ) -> Result<Option<Solved>, String> {
     let consts = &kernel.instances[instance].consts;
-    let mut left = if wish == Wish::Any { DRAWS } else { LOWERED };
     for _ in 0..DRAWS {
         let mut problem = match wish {
             Wish::Any => Problem::draw(kernel, consts, rng),
@@ -168,10 +165,6 @@ fn drawn(
         }
         if let Some(solved) = verified_as(kernel, instance, &problem, wish)? {
             return Ok(Some(solved));
-        }
-        left -= 1;
-        if left == 0 {
-            break;
         }
     }
     wish.lesser().map_or(Ok(None), |wish| drawn(kernel, instance, source, wish, rng))
