@@ -5,6 +5,7 @@ use tile_ir::ir::{Class, Instance, Target, Width};
 use tile_ir::lower::lower;
 use tile_ir::lowered::OpKind;
 use tile_ir::lowered::visit::count;
+use tile_ir::verify::program::{Effort, program as verify};
 use tile_kernel_examples::data::{Real, integers};
 use tile_kernel_examples::devices::devices;
 use tile_kernel_examples::gemm::product;
@@ -81,6 +82,10 @@ fn they_leave_through_shared_memory() {
             let instance = Instance { class: Class { writes, ..Class::WIDEST }, ..instance.clone() };
             let program = lower(kernel, &instance, Target::Sm90a).unwrap();
             let name = format!("{} {writes}", program.name);
+            if writes == Width::Element {
+                let verified = verify(&program, Effort::Test);
+                assert!(verified.is_ok_and(|verified| !verified.launches.is_empty()), "{name}");
+            }
             assert_eq!(count(&program.body, &|op| matches!(op, OpKind::StoreMatrix { .. })) > 0, staged, "{name}");
             assert_eq!(count(&program.body, &|op| matches!(op, OpKind::TensorStore { .. })) > 0, by_tma, "{name}");
         }
