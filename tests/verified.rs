@@ -31,7 +31,6 @@ fn every_program_breaks_no_rule() {
     let most = std::env::var("VERIFY_INSTANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
     let shows = |name: &str| std::env::var_os(name).is_some();
     let (launches, times) = (shows("VERIFY_LAUNCHES"), shows("VERIFY_TIMES"));
-    // Decoded here: a panic names the kernel.
     let kernels =
         kernels::kernels().into_iter().map(|definition| definition.kernel().expect("a bundled kernel decodes"));
     let all = kernels.flat_map(|kernel| {

@@ -281,7 +281,7 @@ impl<'a> Lowering<'a> {
             self.staging(&mut roles);
             self.begin_last_first(&roles);
         }
-        let sends = roles.staging.is_some_and(|staging| staging.by_tma);
+        let sends = roles.staging.is_some() && !self.is_by_threads();
         let roles = Rc::new(roles);
         self.roles = Some(roles.clone());
         self.block(&kernel.body);

@@ -33,8 +33,6 @@ pub(super) struct Staging {
     buffer: RegId,
     /// Whether a buffer is written again, so that TMA must have read it before.
     again: bool,
-    /// Whether TMA reads the buffers; else threads do.
-    pub(super) by_tma: bool,
 }
 
 /// How a fragment leaves for a tensor.
@@ -108,7 +106,7 @@ impl<'a> Lowering<'a> {
         for row_bytes in ROW_BYTES {
             let mut elements = 0;
             let (mut stores, mut in_loop) = (0, false);
-            let mut of: Option<(Dtype, u32, bool)> = None;
+            let mut of: Option<(Dtype, u32)> = None;
             for (stmt, _) in kernel.stmts.iter() {
                 if let Some((leaving, sub)) = self.leaving(stmt, row_bytes) {
                     elements = elements.max(BLOCK_ROWS * sub.width);
@@ -116,26 +114,26 @@ impl<'a> Lowering<'a> {
                     let [blocks, across] = layout.map_or([0; 2], |l| sub_tiles(l, sub.width, roles.plan.consumers));
                     stores += blocks * across;
                     in_loop |= is_in_loop(kernel, &kernel.body, stmt);
-                    of = Some((sub.tile.dtype(), sub.tile.alignment(), sub.boxes.is_some()));
+                    of = Some((sub.tile.dtype(), sub.tile.alignment()));
                 }
             }
-            let Some((dtype, align, by_tma)) = of else { break };
+            let Some((dtype, align)) = of else { break };
             let len = roles.plan.warpgroups() * BUFFERS * elements;
             let has_room = self.has_room(len * dtype.bytes(), align);
             // Threads can store from registers, too.
-            if has_room || by_tma {
-                found = Some((row_bytes, dtype, align, len, in_loop || stores > BUFFERS, by_tma));
+            if has_room || !self.is_by_threads() {
+                found = Some((row_bytes, dtype, align, len, in_loop || stores > BUFFERS));
             }
             if has_room {
                 break;
             }
         }
-        let Some((row_bytes, dtype, align, len, again, by_tma)) = found else { return };
+        let Some((row_bytes, dtype, align, len, again)) = found else { return };
         let shared = self.shared_array("staging", dtype, len, true);
         self.program.shared[shared].align = align;
         self.op(OpKind::Shared { shared });
         let buffer = self.variable("buffer", ValueType::Index, 0);
-        roles.staging = Some(Staging { array: shared, row_bytes, buffer, again, by_tma });
+        roles.staging = Some(Staging { array: shared, row_bytes, buffer, again });
     }
 
     /// Whether shared memory has room for so many bytes beside the arrays that are declared.
@@ -148,7 +146,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether threads store what leaves through shared memory: rows begin at any element.
-    fn is_by_threads(&self) -> bool {
+    pub(super) fn is_by_threads(&self) -> bool {
         self.kernel.class.writes == Width::Element
     }
 
@@ -201,7 +199,6 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let dtype = self.dtype_of(place);
-        let by_threads = self.is_by_threads();
         let is_stored = match self.kernel.class.writes {
             Width::Sixteen => MmaInput::of(dtype).is_some() && (dtype.is_half() || !transposed),
             // Pairs are stored from registers.
@@ -228,7 +225,7 @@ impl<'a> Lowering<'a> {
         };
         let missing = self.rank(place).checked_sub(spanned.len())?;
         let extents: Vec<u32> = std::iter::repeat_n(1, missing).chain(spanned).collect();
-        let boxes = match by_threads {
+        let boxes = match self.is_by_threads() {
             true => None,
             false => Some(TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?),
         };
@@ -266,7 +263,7 @@ impl<'a> Lowering<'a> {
 
     /// Sends a fragment to its tensor by sub-tiles, from `start` on, which is where `dst` begins; false where it leaves from registers.
     fn leave(&mut self, roles: &Roles, stmt: StmtId, start: &[Option<ExprId>], dst: Option<CopySide<'_>>) -> bool {
-        let Some(Staging { array: staging, row_bytes, buffer, again, .. }) = roles.staging else { return false };
+        let Some(Staging { array: staging, row_bytes, buffer, again }) = roles.staging else { return false };
         let Some((leaving, sub)) = self.leaving(stmt, row_bytes) else { return false };
         let (Some(registers), Some((consumer, within))) = (self.fragments[leaving.fragment], roles.consumer) else {
             return false;
@@ -281,7 +278,7 @@ impl<'a> Lowering<'a> {
         let [blocks, across] = sub_tiles(&registers.layout, sub.width, roles.plan.consumers);
         let part = Part { consumer, by_columns, extent: if by_columns { cols } else { blocks * BLOCK_ROWS } };
         let Some(sender) = self.sender(&leaving, &sub, start, dst, part) else { return false };
-        let by_tma = matches!(sender, Sender::Tma { .. });
+        let by_tma = !self.is_by_threads();
         // Who this thread is to the instructions that store: among a warp's, or among the warpgroup's.
         let by_matrices = sub.tile.dtype().is_half();
         let who = if by_matrices { self.once("lane", Special::Lane) } else { within };
