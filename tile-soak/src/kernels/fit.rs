@@ -137,7 +137,8 @@ fn own(source: &Source, constants: &Constants<'_>, problem: &mut Problem) {
             let (width, l) = (hk * constant("D") * (1 + dim("W") % 2), ceil(past + s, page));
             scalars.push(("past", past));
             tables.push(("pages", Table::Below(l + 1)));
-            vec![("HK", hk), ("S", s), ("W", width), ("PAGE", page), ("L", l), ("P", l + 1)]
+            let h = hk * constant("GROUP") * (1 + dim("H") % 2);
+            vec![("HK", hk), ("H", h), ("S", s), ("W", width), ("PAGE", page), ("L", l), ("P", l + 1)]
         }
         "decode" | "append_decode" => {
             let (hk, b, l) = (dim("HK").min(2), dim("B").min(2), 2);

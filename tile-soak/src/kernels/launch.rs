@@ -1,6 +1,8 @@
 //! A launch as the runtime makes one, with the simulators at hand: bind, lower, check, run.
 
 use super::problem::{Problem, Results, results};
+use std::collections::HashMap;
+use std::rc::Rc;
 use tile_ir::diag::Diagnostic;
 use tile_ir::emit::cuda::emit;
 use tile_ir::ir::{BoundKernel, DimId, EntityRef, Instance, Kernel, ParamId, Target};
@@ -37,30 +39,52 @@ pub enum Refusal {
 /// Most blocks that are simulated.
 const MOST_BLOCKS: i64 = 1 << 16;
 
-impl Launch {
+/// The programs of a kernel, each lowered once: launches that differ in extents alone have one, unless a dim is specialised.
+pub struct Programs<'k> {
+    kernel: &'k Kernel,
+    lowered: HashMap<(Instance, Target), Lowered>,
+}
+
+/// A bound kernel with its program, or what the compiler says against it.
+type Lowered = Result<Rc<(BoundKernel, Program)>, String>;
+
+/// Most programs that are kept: those of a kernel with specialised dims are as many as its launches.
+const MOST_PROGRAMS: usize = 64;
+
+impl<'k> Programs<'k> {
+    /// None of this kernel's yet.
+    pub fn of(kernel: &'k Kernel) -> Programs<'k> {
+        Programs { kernel, lowered: HashMap::new() }
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &'k Kernel {
+        self.kernel
+    }
+
     /// What serves the problem, as `tile_runtime` finds it.
     ///
     /// # Errors
     /// The launch is refused.
-    pub fn new(kernel: &Kernel, instance: &Instance, target: Target, problem: &Problem) -> Result<Launch, Refusal> {
+    pub fn launch(&mut self, instance: &Instance, target: Target, problem: &Problem) -> Result<Launch, Refusal> {
+        let kernel = self.kernel;
         let specialized = kernel.specialized().iter().map(|dim| (*dim, problem.dim(&kernel.dims[*dim].name)));
         let mut instance = Instance { absent: problem.absent(kernel), ..instance.with_dims(specialized.collect()) };
         loop {
             // A tile that only the widest class can have is refused where rows are not aligned: that is the launch's matter.
-            let is_widest = instance.class.is_widest();
-            let failed = |all: Vec<Diagnostic>| match is_widest {
-                true => Refusal::Lowering(first(&all)),
-                false => Refusal::Check(first(&all)),
+            let failed = match instance.class.is_widest() {
+                true => Refusal::Lowering,
+                false => Refusal::Check,
             };
-            let bound = lower::bind(kernel, &instance).map_err(failed)?;
-            let program = lower::lower_bound(&bound, target).map_err(failed)?;
-            let args = problem.arguments(&bound);
-            let values = Values { kernel: &bound, problem, args: &args, program: &program };
+            let lowered = self.lowered(&instance, target).map_err(failed)?;
+            let (bound, program) = &*lowered;
+            let args = problem.shapes(bound);
+            let values = Values { kernel: bound, problem, args: &args, program };
             let broken = |check: &&Check| !matches!(check.holds.evaluate(&values), Some(n) if n != 0);
             match program.launch.checks.iter().find(broken) {
                 None => {
                     let (blocks, (extents, depths)) = (values.blocks()?, values.extents());
-                    return Ok(Launch { bound, program, extents, depths, blocks });
+                    return Ok(Launch { bound: bound.clone(), program: program.clone(), extents, depths, blocks });
                 }
                 Some(check) => match check.request.and_then(|side| instance.class.lesser(side)) {
                     Some(class) => instance.class = class,
@@ -68,6 +92,33 @@ impl Launch {
                 },
             }
         }
+    }
+
+    fn lowered(&mut self, instance: &Instance, target: Target) -> Lowered {
+        let key = (instance.clone(), target);
+        if let Some(lowered) = self.lowered.get(&key) {
+            return lowered.clone();
+        }
+        let said = |all: Vec<Diagnostic>| first(&all);
+        let lowered = lower::bind(self.kernel, instance).map_err(said).and_then(|bound| {
+            let program = lower::lower_bound(&bound, target).map_err(said)?;
+            Ok(Rc::new((bound, program)))
+        });
+        if self.lowered.len() == MOST_PROGRAMS {
+            self.lowered.clear();
+        }
+        self.lowered.insert(key, lowered.clone());
+        lowered
+    }
+}
+
+impl Launch {
+    /// [`Programs::launch`] of a kernel that is launched once.
+    ///
+    /// # Errors
+    /// The launch is refused.
+    pub fn new(kernel: &Kernel, instance: &Instance, target: Target, problem: &Problem) -> Result<Launch, Refusal> {
+        Programs::of(kernel).launch(instance, target, problem)
     }
 
     /// What decides a launch: the CUDA C, and what the host and the checked simulator are told beside it. Places in the

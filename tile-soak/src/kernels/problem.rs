@@ -147,6 +147,20 @@ impl Problem {
 
     /// Arguments for a bound kernel, in memory of their own.
     pub fn arguments(&self, bound: &Kernel) -> Vec<Argument> {
+        self.arguments_with(bound, Problem::tensor)
+    }
+
+    /// What a launch is checked by: arguments whose tensors have shapes and no elements.
+    pub fn shapes(&self, bound: &Kernel) -> Vec<Argument> {
+        self.arguments_with(bound, |_, _, dtype, shape, _| of_shape(dtype, shape, Memory::zeros(0)))
+    }
+
+    /// Arguments whose tensors are made so, of their name, dtype and shape, and of whether they begin as zeros.
+    fn arguments_with(
+        &self,
+        bound: &Kernel,
+        tensor: impl Fn(&Problem, &str, Dtype, Vec<i64>, bool) -> TensorArgument,
+    ) -> Vec<Argument> {
         let argument = |(id, param): (ParamId, &tile_ir::ir::Param)| match &param.kind {
             ParamKind::Absent => Argument::Absent,
             ParamKind::Scalar { ty } => Argument::Scalar(self.scalar(&param.name, *ty)),
@@ -159,7 +173,7 @@ impl Problem {
                 let dtype = concrete(*dtype);
                 // Counters begin at 0, as the launcher's own memory does.
                 let zero = bound.attributes.workspaces.contains(&id) || *mutable && dtype == Dtype::U32;
-                Argument::Tensor(self.tensor(&param.name, dtype, shape, zero))
+                Argument::Tensor(tensor(self, &param.name, dtype, shape, zero))
             }
         };
         bound.params.iter().map(argument).collect()
@@ -181,10 +195,6 @@ impl Problem {
     }
 
     fn tensor(&self, name: &str, dtype: Dtype, shape: Vec<i64>, zero: bool) -> TensorArgument {
-        let mut strides = vec![1; shape.len()];
-        for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = strides[axis] * shape[axis].max(1);
-        }
         let elements: i64 = shape.iter().product();
         let size = dtype.bytes() as usize;
         let memory = Memory::zeros(elements.max(0) as usize * size);
@@ -200,8 +210,17 @@ impl Problem {
                 memory.set(i * size, dtype, bits).expect("it has this element");
             }
         }
-        TensorArgument { dtype, shape, strides, memory: Arc::new(memory), offset: 0 }
+        of_shape(dtype, shape, memory)
     }
+}
+
+/// A tensor whose rows lie one behind the other.
+fn of_shape(dtype: Dtype, shape: Vec<i64>, memory: Memory) -> TensorArgument {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis].max(1);
+    }
+    TensorArgument { dtype, shape, strides, memory: Arc::new(memory), offset: 0 }
 }
 
 /// The constants of an instance that may be tiles, and common ones.

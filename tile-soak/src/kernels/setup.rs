@@ -1,7 +1,7 @@
 //! For each kernel of the repository, launches that are right: what mutants are compared with.
 
 use super::fit::fit;
-use super::launch::{Launch, Refusal, first, schedules};
+use super::launch::{Launch, Programs, Refusal, first, schedules};
 use super::problem::{DEPTH, Problem, Results};
 use super::source::{Library, Source, library};
 use rand::Rng;
@@ -102,6 +102,7 @@ pub fn setups_in(library: &Library, source: &Source) -> Result<Vec<Setup>, Strin
     let kernel = checked.kernel;
     let seed = source.id.bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut programs = Programs::of(&kernel);
     let mut setups: Vec<Setup> = vec![];
     let mut flagged = None;
     for _ in 0..INSTANCES * 4 {
@@ -111,13 +112,13 @@ pub fn setups_in(library: &Library, source: &Source) -> Result<Vec<Setup>, Strin
         }
         let mut setup = Setup { instance, problems: vec![] };
         for wish in Wish::EACH {
-            match drawn(&kernel, instance, source, wish, &mut rng) {
+            match drawn(&mut programs, instance, source, wish, &mut rng) {
                 Ok(solved) => setup.problems.extend(solved),
                 Err(error) => flagged = Some(error),
             }
         }
         let first = setup.problems.first().map(|solved| solved.problem.clone());
-        setup.problems.extend(first.into_iter().flat_map(|problem| at_zero(&kernel, instance, &problem)));
+        setup.problems.extend(first.into_iter().flat_map(|problem| at_zero(&mut programs, instance, &problem)));
         if !setup.problems.is_empty() {
             setups.push(setup);
         }
@@ -127,7 +128,8 @@ pub fn setups_in(library: &Library, source: &Source) -> Result<Vec<Setup>, Strin
 
 /// A problem with each integer scalar parameter 0 in turn, where it was not and the kernel serves that: a shift by 0 or a stride of
 /// 0 makes indices meet that others keep apart, and a draw of a few scalars seldom has it.
-fn at_zero(kernel: &Kernel, instance: usize, problem: &Problem) -> Vec<Solved> {
+fn at_zero(programs: &mut Programs<'_>, instance: usize, problem: &Problem) -> Vec<Solved> {
+    let kernel = programs.kernel();
     let is_integer = |param: &Param| match param.kind {
         ParamKind::Scalar { ty: Type::Index } => true,
         ParamKind::Scalar { ty: Type::Value(DtypeRef::Is(dtype)) } => dtype.is_whole(),
@@ -141,17 +143,18 @@ fn at_zero(kernel: &Kernel, instance: usize, problem: &Problem) -> Vec<Solved> {
         problem
     });
     // What an original is flagged for at 0 is its own: nothing is asked of its mutants there.
-    zeroed.filter_map(|problem| verified(kernel, instance, &problem).ok().flatten()).take(ZEROED).collect()
+    zeroed.filter_map(|problem| verified(programs, instance, &problem).ok().flatten()).take(ZEROED).collect()
 }
 
 /// A problem that the kernel serves, solved: as wished, or any where none of those was found.
 fn drawn(
-    kernel: &Kernel,
+    programs: &mut Programs<'_>,
     instance: usize,
     source: &Source,
     wish: Wish,
     rng: &mut ChaCha8Rng,
 ) -> Result<Option<Solved>, String> {
+    let kernel = programs.kernel();
     let consts = &kernel.instances[instance].consts;
     for _ in 0..DRAWS {
         let mut problem = match wish {
@@ -163,27 +166,33 @@ fn drawn(
         if problem.work(kernel) > wish.work() {
             continue;
         }
-        if let Some(solved) = verified_as(kernel, instance, &problem, wish)? {
+        if let Some(solved) = verified_as(programs, instance, &problem, wish)? {
             return Ok(Some(solved));
         }
     }
-    wish.lesser().map_or(Ok(None), |wish| drawn(kernel, instance, source, wish, rng))
+    wish.lesser().map_or(Ok(None), |wish| drawn(programs, instance, source, wish, rng))
 }
 
 /// Runs a problem that is served on every target that the instance fits, under every schedule. None where it is not served.
 ///
 /// # Errors
 /// Something is reported, or results differ.
-pub fn verified(kernel: &Kernel, instance: usize, problem: &Problem) -> Result<Option<Solved>, String> {
-    verified_as(kernel, instance, problem, Wish::Any)
+pub fn verified(programs: &mut Programs<'_>, instance: usize, problem: &Problem) -> Result<Option<Solved>, String> {
+    verified_as(programs, instance, problem, Wish::Any)
 }
 
 /// [`verified`], if the launch is what was wished.
-fn verified_as(kernel: &Kernel, instance: usize, problem: &Problem, wish: Wish) -> Result<Option<Solved>, String> {
+fn verified_as(
+    programs: &mut Programs<'_>,
+    instance: usize,
+    problem: &Problem,
+    wish: Wish,
+) -> Result<Option<Solved>, String> {
+    let kernel = programs.kernel();
     let declared = &kernel.instances[instance];
     let (mut launches, mut unfit) = (vec![], None);
     for target in targets(kernel) {
-        match Launch::new(kernel, declared, target, problem) {
+        match programs.launch(declared, target, problem) {
             // Nothing runs, or too much for a soak.
             Ok(launch) if !(1..=MOST_BLOCKS).contains(&launch.blocks) || !wish.is_met(&launch) => return Ok(None),
             Ok(launch) => launches.push((target, launch)),

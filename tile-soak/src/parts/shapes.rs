@@ -1,6 +1,7 @@
 //! R2 and R5: correct kernels are never flagged, whatever their extents, and what the analysis proved never fails.
 
 use crate::kernels::fit::fit;
+use crate::kernels::launch::Programs;
 use crate::kernels::problem::Problem;
 use crate::kernels::setup::verified;
 use crate::kernels::source::{Source, library};
@@ -50,6 +51,7 @@ impl Part for Shapes {
         let (source, kernel) = &kernels()[(case.number % kernels().len() as u64) as usize];
         let class = source.id.as_str();
         let mut rng = case.rng();
+        let mut programs = Programs::of(kernel);
         for _ in 0..DRAWS {
             let instance = rng.random_range(0..kernel.instances.len());
             let mut problem = Problem::draw(kernel, &kernel.instances[instance].consts, &mut rng);
@@ -57,7 +59,7 @@ impl Part for Shapes {
             if problem.work(kernel) > WORK {
                 continue;
             }
-            match verified(kernel, instance, &problem) {
+            match verified(&mut programs, instance, &problem) {
                 Ok(Some(_)) => return Outcome::passed(class, "clean"),
                 Ok(None) => {}
                 Err(error) => return Outcome::failed(class, error),

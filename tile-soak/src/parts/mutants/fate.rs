@@ -1,7 +1,7 @@
 //! What becomes of a mutant, from typing to its results.
 
 use super::corpus::{Mutant, Original};
-use crate::kernels::launch::{Launch, Refusal, first, schedules};
+use crate::kernels::launch::{Launch, Programs, Refusal, first, schedules};
 use crate::kernels::setup::{Solved, differing, targets};
 use crate::kernels::source::{Source, library};
 use tile_ir::diag::Diagnostic;
@@ -87,11 +87,12 @@ pub fn judged(original: &Original, text: &str) -> Result<End, String> {
         Ok(kernel) => kernel,
         Err(found) => return Ok(found),
     };
+    let mut programs = Programs::of(&kernel);
     let mut equal_program = true;
     let mut different = None;
     for setup in setups {
         for (number, solved) in setup.problems.iter().enumerate() {
-            let found = launched(&kernel, setup.instance, solved, number)?;
+            let found = launched(&mut programs, setup.instance, solved, number)?;
             equal_program &= found.fate == Fate::EqualProgram;
             match found.fate {
                 Fate::Launch | Fate::Checked | Fate::Order => return Ok(found),
@@ -120,14 +121,15 @@ pub fn typed(original: &Source, text: &str) -> Result<Kernel, End> {
 }
 
 /// Launches a mutant as its original is launched.
-fn launched(kernel: &Kernel, instance: usize, solved: &Solved, number: usize) -> Result<End, String> {
+fn launched(programs: &mut Programs<'_>, instance: usize, solved: &Solved, number: usize) -> Result<End, String> {
+    let kernel = programs.kernel();
     let Some(instance) = kernel.instances.get(instance) else { return Ok(end(Fate::Launch, "no such instance")) };
     let mut best = end(Fate::EqualProgram, "");
     for (target, original) in &solved.programs {
         if !targets(kernel).contains(target) {
             return Ok(end(Fate::Launch, "no such target"));
         }
-        let launch = match Launch::new(kernel, instance, *target, &solved.problem) {
+        let launch = match programs.launch(instance, *target, &solved.problem) {
             Ok(launch) => launch,
             Err(Refusal::Lowering(text) | Refusal::Check(text)) => return Ok(end(Fate::Launch, text)),
             // A grid that is thousands of times as large as any original's.
