@@ -212,19 +212,22 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
     if own <= limit && !bound.buffers.values().any(lies) && !bound.stmts.values().any(is_deep) {
         return vec![];
     }
+    let partitions = match schedule(bound, analysis, target) {
+        Ok(partitions) => partitions,
+        Err(diagnostics) => return diagnostics,
+    };
     // At most what a tile that is reduced goes through shared memory in, and what its result does; what the other blocks of a
-    // cluster send, and a tile's way to its tensor.
+    // cluster send.
     let blocks = bound.cluster.iter().filter_map(|extent| bound.const_index(*extent)).product::<i64>().unsigned_abs();
     let added = |stmt: &Stmt| {
-        if let StmtKind::Tile(TileOp::ReduceTile { src, .. }) = stmt.kind {
-            return bound.buffer_len(src).saturating_mul(8);
+        if let StmtKind::Tile(TileOp::ReduceTile { src, axis, .. }) = stmt.kind {
+            let layout = partitions.layouts().fragments.get(&src);
+            let is_shuffled = layout.is_some_and(|layout| reduce_tile::is_within_warps(layout, axis));
+            return if is_shuffled { 0 } else { bound.buffer_len(src).saturating_mul(8) };
         }
         let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = stmt.kind else { return 0 };
         bound.buffer_len(tile).saturating_mul(4).saturating_mul(blocks.saturating_add(1))
     };
-    if let Err(diagnostics) = schedule(bound, analysis, target) {
-        return diagnostics;
-    }
     let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
     match own.saturating_add(added) > limit {
         true => lower_analysed(bound, analysis.clone(), target).err().unwrap_or_default(),

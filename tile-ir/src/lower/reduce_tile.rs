@@ -17,6 +17,11 @@ const PAIR: u32 = 4;
 /// The lanes that have the other parts of a row, of an accumulator and of one with exchanged operands.
 const SHARERS: [[u32; 2]; 2] = [[1, 2], [2 * PAIR, 4 * PAIR]];
 
+/// Whether the lanes of a warp have all that a tile's reduction combines: it goes through no shared memory.
+pub(super) fn is_within_warps(layout: &Fragment, axis: u8) -> bool {
+    layout.is_parts() || axis == 1 && layout.accumulator_columns() == Some(1)
+}
+
 impl Lowering<'_> {
     pub(super) fn reduce_tile(&mut self, op: ReduceOp, src: BufferId, dst: BufferId, axis: u8) {
         let Some(registers) = self.fragments[src] else {

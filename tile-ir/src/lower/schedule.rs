@@ -86,13 +86,21 @@ fn written_out(kernel: &BoundKernel, target: Target, reason: Option<&Reason>) ->
 }
 
 impl Partitions {
+    /// Where fragments and operands lie.
+    pub(super) fn layouts(&self) -> &Layouts {
+        match self {
+            Partitions::Specialised(plan) => &plan.layouts,
+            Partitions::Block(block) => &block.layouts,
+        }
+    }
+
     /// Who does what, the channels between them, and the layouts of arrays and fragments, a line each.
     pub(super) fn text(&self, kernel: &BoundKernel) -> String {
-        let (title, lines, layouts) = match self {
-            Partitions::Specialised(plan) => (plan.title(), plan.lines(kernel), &plan.layouts),
-            Partitions::Block(block) => ("whole block", block.lines(kernel), &block.layouts),
+        let (title, lines) = match self {
+            Partitions::Specialised(plan) => (plan.title(), plan.lines(kernel)),
+            Partitions::Block(block) => ("whole block", block.lines(kernel)),
         };
-        let lines = lines.into_iter().chain(layouts.lines(kernel)).map(|line| format!("    {line}\n"));
+        let lines = lines.into_iter().chain(self.layouts().lines(kernel)).map(|line| format!("    {line}\n"));
         format!("{title} of {}\n{}", kernel.name, lines.collect::<String>())
     }
 }
