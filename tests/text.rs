@@ -7,6 +7,8 @@ mod kernels;
 #[path = "nvrtc/products.rs"]
 mod products;
 
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tile_ir::ir::{Class, Instance, Kernel, ParamKind, Target, Width};
 use tile_ir::lower::lower;
 use tile_ir::testing::text::{program_round_trip, round_trip};
@@ -30,12 +32,12 @@ fn some(kernel: &Kernel) -> Vec<Instance> {
 fn every_kernel_is_what_is_read_of_its_text() {
     let all = kernels::kernels();
     assert!(all.len() > 40, "{}", all.len());
-    for definition in all {
+    all.into_par_iter().for_each(|definition| {
         let kernel = definition.kernel().expect("a bundled kernel decodes");
         if let Err(difference) = round_trip(kernel, &some(kernel)) {
             panic!("{difference}");
         }
-    }
+    });
 }
 
 /// Every instance as it is declared, and some of a kernel's in the classes of rows that are less aligned.
@@ -50,18 +52,21 @@ fn each(kernel: &Kernel) -> Vec<Instance> {
 
 #[test]
 fn every_program_is_what_is_read_of_its_text() {
-    let mut programs = 0;
-    for definition in kernels::kernels() {
+    let programs = AtomicUsize::new(0);
+    kernels::kernels().into_par_iter().for_each(|definition| {
         let kernel = definition.kernel().expect("a bundled kernel decodes");
-        for (instance, target) in each(kernel).iter().flat_map(|i| Target::ALL.map(|target| (i, target))) {
+        let all: Vec<_> =
+            each(kernel).into_iter().flat_map(|i| Target::ALL.map(|target| (i.clone(), target))).collect();
+        all.par_iter().for_each(|(instance, target)| {
             // A target may lack what a kernel needs.
-            let Ok(program) = lower(kernel, instance, target) else { continue };
+            let Ok(program) = lower(kernel, instance, *target) else { return };
             if let Err(difference) = program_round_trip(&program) {
                 panic!("{difference}");
             }
-            programs += 1;
-        }
-    }
+            programs.fetch_add(1, Ordering::Relaxed);
+        });
+    });
+    let programs = programs.into_inner();
     assert!(programs > 400, "{programs}");
     println!("{programs} programs");
 }
