@@ -46,19 +46,11 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The compiler is not optimised here, which the workspace's profile does for the sake of tests: the macro expands a few dozen kernels, and
-/// optimising it takes longer than all else.
-const UNOPTIMISED: [&str; 4] =
-    ["--config", "profile.dev.build-override.opt-level=0", "--config", "profile.dev.package.tile-ir.opt-level=0"];
-
-/// Where everything here is built, of the oldest toolchain too.
-const FOLDER: &str = "target/builds";
-
-/// `cargo check` in a folder that is apart from the workspace's own: all platforms and choices of features share the macros there.
+/// `cargo check` in the workspace's own folder. All platforms and choices of features share the macros there, which `cargo test` needs too:
+/// they are optimised, since they expand a few dozen kernels each time.
 fn check(root: &Path) -> Command {
     let mut command = cargo(root);
-    command.args(["check", "--locked", "--quiet"]).args(UNOPTIMISED);
-    command.arg("--target-dir").arg(root.join(FOLDER));
+    command.args(["check", "--locked", "--quiet"]);
     command
 }
 
@@ -71,6 +63,10 @@ fn features(root: &Path) -> Result<()> {
     run_command(&mut own)?;
     run_command(check(root).args(LIBRARIES))
 }
+
+/// Another Rust needs macros of its own. They expand the kernels once, which takes less than optimising them.
+const UNOPTIMISED: [&str; 4] =
+    ["--config", "profile.dev.build-override.opt-level=0", "--config", "profile.dev.package.tile-ir.opt-level=0"];
 
 /// Checks with the oldest Rust supported; what is skipped if it cannot be had.
 fn oldest(root: &Path) -> Result<Option<String>> {
@@ -96,7 +92,7 @@ fn oldest(root: &Path) -> Result<Option<String>> {
         return Ok(Some(format!("{what}: {why}")));
     }
     let mut check = with_oldest("check");
-    check.args(UNOPTIMISED).arg("--target-dir").arg(root.join(FOLDER));
+    check.args(UNOPTIMISED).arg("--target-dir").arg(root.join("target/builds"));
     check.args(LIBRARIES).args(["-p", "cargo-tile"]);
     run_command(&mut check)?;
     Ok(None)

@@ -68,8 +68,9 @@ fn skipped(root: &Path) -> Vec<&'static str> {
     skipped
 }
 
-/// The commands of [`ci`] that build in folders of their own, and run beside the rest.
-const BESIDE: [&[&str]; 5] = [&["builds"], &["candle"], &["own-crate"], &["own-crate", "--candle"], &["editor"]];
+/// The commands of [`ci`] that run beside the rest: those that build in folders of their own, and last the one that builds in the
+/// workspace's, which would keep clippy and the tests waiting.
+const BESIDE: [&[&str]; 5] = [&["candle"], &["own-crate"], &["own-crate", "--candle"], &["editor"], &["builds"]];
 
 /// Formatting, clippy and documentation without warnings, no wildcard arms over what grows, [`run`], and beside these each choice of
 /// features, the oldest Rust and other platforms, `tile-candle`, the crates that the book's pages make, and what an editor is told.
