@@ -1,9 +1,9 @@
 //! What programs use, and what they may use.
 
-use crate::compile::is_drawn;
+use crate::root;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Registers a thread that a device gives out together: 256 a warp. Within one such unit a program holds no more of a multiprocessor.
 /// Source: CUDA C++ Best Practices Guide, "Calculating Occupancy". ptxas itself is not steady: one f32 product took 106 registers by
@@ -15,6 +15,8 @@ const REGISTER_UNIT: u32 = 8;
 pub struct Measured {
     /// Kernel, instance and target: `gemv f16 ROWS=8 sm_90a`.
     pub program: String,
+    /// The hash of its CUDA C.
+    pub text: String,
     /// What it uses.
     pub uses: Uses,
     /// Bytes spilled, stores and loads.
@@ -70,56 +72,84 @@ impl Measured {
     }
 }
 
+/// A program's line in the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Row {
+    /// What it may use.
+    #[serde(flatten)]
+    uses: Uses,
+    /// The hash of the CUDA C that this was measured on.
+    text: String,
+}
+
 /// The table: a line a program.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Budgets(BTreeMap<String, Uses>);
+pub struct Budgets(BTreeMap<String, Row>);
 
 impl Budgets {
     /// The most that each program uses under any version.
     pub fn of(measured: &[Measured]) -> Budgets {
-        let mut table: BTreeMap<String, Uses> = BTreeMap::new();
-        for Measured { program, uses, .. } in measured {
-            let entry = table.entry(program.clone()).or_insert(*uses);
-            entry.registers = entry.registers.max(uses.registers);
-            entry.stack_bytes = entry.stack_bytes.max(uses.stack_bytes);
-            entry.shared_bytes = entry.shared_bytes.max(uses.shared_bytes);
+        let mut table: BTreeMap<String, Row> = BTreeMap::new();
+        for Measured { program, uses, text, .. } in measured {
+            let row = table.entry(program.clone()).or_insert(Row { uses: *uses, text: text.clone() });
+            row.uses.registers = row.uses.registers.max(uses.registers);
+            row.uses.stack_bytes = row.uses.stack_bytes.max(uses.stack_bytes);
+            row.uses.shared_bytes = row.uses.shared_bytes.max(uses.shared_bytes);
         }
         Budgets(table)
     }
 
-    /// Reads the committed table.
-    pub fn read(path: &Path) -> Budgets {
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    fn path() -> PathBuf {
+        root().join("tests/nvrtc/budgets.json")
+    }
+
+    /// The committed table.
+    pub fn committed() -> Budgets {
+        let path = Budgets::path();
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
     /// Writes it, a line a program, so that a diff reads well.
-    pub fn write(&self, path: &Path) {
+    pub fn commit(&self) {
         let rows =
-            self.0.iter().map(|(program, uses)| format!("  {program:?}: {}", serde_json::to_string(uses).unwrap()));
+            self.0.iter().map(|(program, row)| format!("  {program:?}: {}", serde_json::to_string(row).unwrap()));
         let text = format!("{{\n{}\n}}\n", rows.collect::<Vec<_>>().join(",\n"));
-        std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let path = Budgets::path();
+        std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+
+    /// The hash of the text that a program's budget was measured on, where it has one.
+    pub fn text(&self, program: &str) -> Option<&str> {
+        self.0.get(program).map(|row| row.text.as_str())
+    }
+
+    /// This table with what was measured anew, of the programs that there are.
+    pub fn updated(mut self, measured: Budgets, programs: &BTreeMap<String, String>) -> Budgets {
+        self.0.extend(measured.0);
+        self.0.retain(|program, _| programs.contains_key(program));
+        self
     }
 
     /// Whether a program uses more than its budget, where it has one.
     pub fn is_exceeded_by(&self, one: &Measured) -> bool {
-        self.0.get(&one.program).is_some_and(|budget| !one.uses.over(budget).is_empty())
+        self.0.get(&one.program).is_some_and(|budget| !one.uses.over(&budget.uses).is_empty())
     }
 
-    /// What in `found` is over these budgets or has none, and what here is no longer there.
-    pub fn exceeded_by(&self, found: &Budgets) -> Vec<String> {
-        const UPDATE: &str = "if that is meant, UPDATE_BUDGETS=1";
+    /// What in `found` is over these budgets or has none, and what here is none of these programs.
+    pub fn exceeded_by(&self, found: &Budgets, programs: &BTreeMap<String, String>) -> Vec<String> {
+        const UPDATE: &str = "if that is meant, UPDATE_BUDGETS=changed";
         let mut problems = Vec::new();
-        for (program, uses) in &found.0 {
+        for (program, row) in &found.0 {
             let Some(budget) = self.0.get(program) else {
                 problems.push(format!("{program} has no budget; {UPDATE}"));
                 continue;
             };
-            for (what, used, allowed) in uses.over(budget) {
+            for (what, used, allowed) in row.uses.over(&budget.uses) {
                 problems.push(format!("{program} uses {used} {what}, its budget is {allowed}; {UPDATE}"));
             }
         }
-        let gone = self.0.keys().filter(|program| is_drawn(program, false) && !found.0.contains_key(*program));
+        let gone = self.0.keys().filter(|program| !programs.contains_key(*program));
         problems.extend(gone.map(|program| format!("{program} has a budget and does not exist; {UPDATE}")));
         problems
     }
@@ -131,23 +161,38 @@ mod tests {
 
     fn measured(program: &str, registers: u32) -> Measured {
         let uses = Uses { registers, stack_bytes: 0, shared_bytes: 1024 };
-        let complaints = Vec::new();
-        Measured { program: program.into(), uses, spilled: 0, wide_loads: 1, wide_load_instructions: 1, complaints }
+        let (text, complaints) = (format!("text of {program}"), Vec::new());
+        let program = program.into();
+        Measured { program, text, uses, spilled: 0, wide_loads: 1, wide_load_instructions: 1, complaints }
+    }
+
+    fn programs(names: &[&str]) -> BTreeMap<String, String> {
+        names.iter().map(|name| (name.to_string(), format!("text of {name}"))).collect()
     }
 
     #[test]
     fn more_than_the_budget_a_new_program_and_a_lost_one_are_problems() {
-        let budgets = Budgets::of(&[measured("a", 30), measured("a", 32), measured("lost", 1)]);
+        let budgets = Budgets::of(&[measured("a", 30), measured("a", 32), measured("b", 1)]);
         let found = Budgets::of(&[measured("a", 33), measured("new", 1)]);
-        let problems = budgets.exceeded_by(&found).join("\n");
-        for part in
-            ["a uses 33 registers, its budget is 32", "new has no budget", "lost has a budget and does not exist"]
+        let problems = budgets.exceeded_by(&found, &programs(&["a", "new"])).join("\n");
+        for part in ["a uses 33 registers, its budget is 32", "new has no budget", "b has a budget and does not exist"]
         {
             assert!(problems.contains(part), "{problems}");
         }
-        assert!(budgets.exceeded_by(&Budgets::of(&[measured("a", 31), measured("lost", 1)])).is_empty());
-        assert!(budgets.exceeded_by(&Budgets::of(&[measured("a", 32), measured("lost", 8)])).is_empty(), "one unit");
-        assert_eq!(budgets.exceeded_by(&Budgets::of(&[measured("a", 32), measured("lost", 9)])).len(), 1);
+        let all = programs(&["a", "b"]);
+        let exceeded = |measured: &[Measured]| budgets.exceeded_by(&Budgets::of(measured), &all).len();
+        assert_eq!(exceeded(&[measured("a", 31)]), 0, "what was not compiled keeps its budget");
+        assert_eq!(exceeded(&[measured("a", 32), measured("b", 8)]), 0, "one unit");
+        assert_eq!(exceeded(&[measured("a", 32), measured("b", 9)]), 1);
+    }
+
+    #[test]
+    fn an_update_keeps_what_was_not_measured_and_forgets_what_is_gone() {
+        let budgets = Budgets::of(&[measured("a", 30), measured("b", 1), measured("gone", 2)]);
+        assert_eq!((budgets.text("a"), budgets.text("new")), (Some("text of a"), None));
+        let updated =
+            budgets.updated(Budgets::of(&[measured("b", 7), measured("new", 3)]), &programs(&["a", "b", "new"]));
+        assert_eq!(updated.0, Budgets::of(&[measured("a", 30), measured("b", 7), measured("new", 3)]).0);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The worker: compiles everything with this process's NVRTC and reports what it found.
 
-use crate::budgets::{Measured, Uses};
+use crate::budgets::{Budgets, Measured, Uses};
 use crate::kernels::{classes, constant, dims, kernels, values};
-use std::collections::BTreeSet;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use tile_ir::ir::{Instance, Kernel, Target, Width};
 use tile_ir::lowered::visit::{any, count, each};
@@ -15,10 +16,44 @@ pub const REPORT: &str = "TILE_NVRTC_REPORT";
 /// The variable that restricts a worker to programs whose name contains its value.
 pub const ONLY: &str = "TILE_NVRTC_ONLY";
 
+/// Which of the drawn programs are compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those whose CUDA C is not what the committed budgets were measured on, and a sample of the others.
+    ChangedAndSample,
+    /// Those whose CUDA C is not what the committed budgets were measured on.
+    Changed,
+    /// All.
+    All,
+}
+
+impl Which {
+    /// What `UPDATE_BUDGETS` asks for.
+    pub fn asked() -> Which {
+        match std::env::var("UPDATE_BUDGETS").as_deref() {
+            Err(_) => Which::ChangedAndSample,
+            Ok("changed") => Which::Changed,
+            Ok("all") => Which::All,
+            Ok(other) => panic!("UPDATE_BUDGETS is {other:?}: it is `changed` or `all`"),
+        }
+    }
+}
+
+/// What a worker found.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Every drawn program, with the hash of its CUDA C.
+    pub texts: BTreeMap<String, String>,
+    /// Those that were compiled.
+    pub measured: Vec<Measured>,
+}
+
 /// One program to compile.
 struct Job {
     name: String,
     program: Program,
+    /// Its CUDA C.
+    source: String,
     /// `wgmma` instructions that a tile of the bundled GEMM needs for a step along K.
     products: Option<usize>,
 }
@@ -27,14 +62,37 @@ struct Job {
 #[ignore = "started by every_kernel_compiles_within_its_budget, once a version of NVRTC"]
 fn everything() {
     let Some(report) = std::env::var_os(REPORT) else { panic!("{REPORT} is not set: run the other test") };
-    let jobs = jobs(std::env::var_os("UPDATE_BUDGETS").is_some());
+    let only = std::env::var(ONLY).unwrap_or_default();
+    let which = if only.is_empty() { Which::asked() } else { Which::All };
+    // A newer version than the one that is measured with says little that the first does not, and takes as long.
+    let is_newer = std::env::var("TILE_NVRTC").is_ok_and(|folder| !folder.contains(crate::DEFAULT_VERSION));
+    let is_rarer = is_newer && which == Which::ChangedAndSample;
+    let mut jobs = jobs(&|name| if only.is_empty() { is_drawn(name, is_rarer) } else { name.contains(&only) });
+    let texts: BTreeMap<String, String> = jobs.iter().map(|job| (job.name.clone(), hash_of(&job.source))).collect();
+    keep_due(&mut jobs, &texts, which);
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get()).min(8);
     let measured: Vec<Measured> = std::thread::scope(|scope| {
         let part = |of: usize| jobs.iter().skip(of).step_by(threads).map(compile).collect::<Vec<_>>();
         let workers: Vec<_> = (0..threads).map(|of| scope.spawn(move || part(of))).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
-    std::fs::write(report, serde_json::to_string(&measured).unwrap()).unwrap();
+    std::fs::write(report, serde_json::to_string(&Report { texts, measured }).unwrap()).unwrap();
+}
+
+/// Keeps the programs that are to be compiled. One version of NVRTC makes the same machine code of a text each time, but for the few
+/// registers that `budgets.rs` speaks of: what was measured of a text holds as long as it is the kernel's.
+fn keep_due(jobs: &mut Vec<Job>, texts: &BTreeMap<String, String>, which: Which) {
+    if which == Which::All {
+        return;
+    }
+    let budgets = Budgets::committed();
+    let mut seen = BTreeSet::new();
+    jobs.retain(|job| {
+        let kernel = job.name.split(' ').next().unwrap_or_default().to_owned();
+        let is_first = seen.insert((kernel, job.program.target.name()));
+        let is_sampled = which == Which::ChangedAndSample && (is_first || hash(&job.name).is_multiple_of(SAMPLED));
+        is_sampled || budgets.text(&job.name) != texts.get(&job.name).map(String::as_str)
+    });
 }
 
 /// Writes the CUDA C of every program into a folder, a file each: what two versions of the compiler print is then compared with `diff -r`.
@@ -43,20 +101,16 @@ fn everything() {
 fn listing() {
     let Some(folder) = std::env::var_os(REPORT) else { panic!("{REPORT} is not set: it is the folder to write to") };
     std::fs::create_dir_all(&folder).unwrap();
-    for Job { name, program, .. } in jobs(true) {
+    for Job { name, source, .. } in jobs(&|_| true) {
         let file = std::path::Path::new(&folder).join(name.replace(' ', "_") + ".cu");
-        std::fs::write(file, tile_ir::emit::cuda::emit(&program)).unwrap();
+        std::fs::write(file, source).unwrap();
     }
 }
 
-/// Every kernel, in every instance, for every target that it declares: `all` of these programs, or those that are drawn.
-fn jobs(all: bool) -> Vec<Job> {
+/// The kernels, in every instance, for every target that they declare, whose program's name is chosen.
+fn jobs(is_chosen: &dyn Fn(&str) -> bool) -> Vec<Job> {
     let mut names = BTreeSet::new();
     let mut jobs = Vec::new();
-    let only = std::env::var(ONLY).unwrap_or_default();
-    // A newer version than the one that is measured with says little that the first does not, and takes as long.
-    let is_newer = std::env::var("TILE_NVRTC").is_ok_and(|folder| !folder.contains(crate::DEFAULT_VERSION));
-    let is_drawn = |name: &str| all || !only.is_empty() || is_drawn(name, is_newer);
     for definition in kernels() {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
         for (instance, values) in kernel.instances.iter().flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {
@@ -67,7 +121,7 @@ fn jobs(all: bool) -> Vec<Job> {
                 let instance = &Instance { class, ..instance.clone() };
                 let name = name(kernel, instance, target);
                 assert!(names.insert(name.clone()), "two kernels are called {name}");
-                if !name.contains(&only) || !is_drawn(&name) {
+                if !is_chosen(&name) {
                     continue;
                 }
                 let program = tile_ir::lower::lower(kernel, instance, target).unwrap_or_else(|diagnostics| {
@@ -76,18 +130,19 @@ fn jobs(all: bool) -> Vec<Job> {
                 });
                 let has_roles = !program.tensor_maps.is_empty();
                 let products = products(kernel, instance).filter(|_| has_roles);
-                jobs.push(Job { name, program, products });
+                let source = tile_ir::emit::cuda::emit(&program);
+                jobs.push(Job { name, program, source, products });
             }
         }
     }
     jobs
 }
 
-/// Whether a program is compiled where not all are. Many differ from another one little: in f16 for bf16, in how wide their copies are,
-/// or as the program for `sm_80` of a kernel that has one for `sm_90a`.
-pub fn is_drawn(name: &str, is_newer: bool) -> bool {
+/// Whether a program is one of those that have a budget. Many differ from another one little: in f16 for bf16, in how wide their copies
+/// are, or as the program for `sm_80` of a kernel that has one for `sm_90a`. Rarer draws are some of the others.
+fn is_drawn(name: &str, is_rarer: bool) -> bool {
     let is_like_another = [" f16", " reads ", " writes ", " sm_80"].iter().any(|part| name.contains(part));
-    let every = match (is_newer, is_like_another) {
+    let every = match (is_rarer, is_like_another) {
         (true, _) => 18,
         (false, true) => 6,
         (false, false) => 1,
@@ -95,7 +150,16 @@ pub fn is_drawn(name: &str, is_newer: bool) -> bool {
     hash(name).is_multiple_of(every)
 }
 
-/// A number that a program's name alone decides, so that a new program changes nothing about which others are drawn: FNV-1a.
+/// One of so many programs whose text is as it was measured is compiled again, and the first of every kernel for every target.
+const SAMPLED: u64 = 8;
+
+/// What stands for a text in `budgets.json`.
+fn hash_of(text: &str) -> String {
+    format!("{:016x}", hash(text))
+}
+
+/// FNV-1a. Of a program's name it is a number that the name alone decides, so that a new program changes nothing about which others are
+/// drawn.
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -130,12 +194,11 @@ fn name(kernel: &Kernel, instance: &Instance, target: Target) -> String {
 }
 
 fn compile(job: &Job) -> Measured {
-    let Job { name, program, products } = job;
+    let Job { name, program, source, products } = job;
     let nvrtc = Nvrtc::get().unwrap_or_else(|error| panic!("{error}"));
-    let source = tile_ir::emit::cuda::emit(program);
     let options = options(program.target.name(), false);
     let compiled = nvrtc
-        .compile(&program.name, &source, &options, Output::Cubin)
+        .compile(&program.name, source, &options, Output::Cubin)
         .unwrap_or_else(|error| panic!("{name}: {error}\n{source}"));
     let used = Resources::of(program, &compiled.log)
         .unwrap_or_else(|| panic!("{name}: the log says nothing about it:\n{}", compiled.log));
@@ -173,6 +236,7 @@ fn compile(job: &Job) -> Measured {
     }
     Measured {
         program: name.clone(),
+        text: hash_of(source),
         uses: Uses { registers: used.registers, stack_bytes: used.stack_bytes, shared_bytes: used.shared_bytes() },
         spilled: used.spill_stores + used.spill_loads,
         wide_loads,
