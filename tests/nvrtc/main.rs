@@ -23,7 +23,7 @@ mod compile;
 mod kernels;
 mod products;
 
-use budgets::{Budgets, Measured};
+use budgets::Budgets;
 use compile::{Report, Which};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
