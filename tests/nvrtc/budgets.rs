@@ -2,7 +2,7 @@
 
 use crate::root;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Registers a thread that a device gives out together: 256 a warp. Within one such unit a program holds no more of a multiprocessor.
@@ -15,7 +15,7 @@ const REGISTER_UNIT: u32 = 8;
 pub struct Measured {
     /// Kernel, instance and target: `gemv f16 ROWS=8 sm_90a`.
     pub program: String,
-    /// The hash of its CUDA C.
+    /// What stands for all that its machine code is made of.
     pub text: String,
     /// What it uses.
     pub uses: Uses,
@@ -78,7 +78,7 @@ struct Row {
     /// What it may use.
     #[serde(flatten)]
     uses: Uses,
-    /// The hash of the CUDA C that this was measured on.
+    /// What stands for all that the machine code was made of that this was measured on.
     text: String,
 }
 
@@ -119,15 +119,17 @@ impl Budgets {
         std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
-    /// The hash of the text that a program's budget was measured on, where it has one.
+    /// [`Measured::text`] of what a program's budget was measured on, where it has one.
     pub fn text(&self, program: &str) -> Option<&str> {
         self.0.get(program).map(|row| row.text.as_str())
     }
 
-    /// This table with what was measured anew, of the programs that there are.
-    pub fn updated(mut self, measured: Budgets, programs: &BTreeMap<String, String>) -> Budgets {
-        self.0.extend(measured.0);
-        self.0.retain(|program, _| programs.contains_key(program));
+    /// This table with what was measured anew, of the programs that there are. What has a problem keeps the line that it had, or none: it
+    /// is not what was measured then, so that it is compiled until it has none.
+    pub fn updated(mut self, measured: &[Measured], programs: &BTreeSet<String>) -> Budgets {
+        let wrong = |program: &String| measured.iter().any(|one| one.program == *program && !one.problems().is_empty());
+        self.0.extend(Budgets::of(measured).0.into_iter().filter(|(program, _)| !wrong(program)));
+        self.0.retain(|program, _| programs.contains(program));
         self
     }
 
@@ -137,7 +139,7 @@ impl Budgets {
     }
 
     /// What in `found` is over these budgets or has none, and what here is none of these programs.
-    pub fn exceeded_by(&self, found: &Budgets, programs: &BTreeMap<String, String>) -> Vec<String> {
+    pub fn exceeded_by(&self, found: &Budgets, programs: &BTreeSet<String>) -> Vec<String> {
         const UPDATE: &str = "if that is meant, UPDATE_BUDGETS=changed";
         let mut problems = Vec::new();
         for (program, row) in &found.0 {
@@ -149,7 +151,7 @@ impl Budgets {
                 problems.push(format!("{program} uses {used} {what}, its budget is {allowed}; {UPDATE}"));
             }
         }
-        let gone = self.0.keys().filter(|program| !programs.contains_key(*program));
+        let gone = self.0.keys().filter(|program| !programs.contains(*program));
         problems.extend(gone.map(|program| format!("{program} has a budget and does not exist; {UPDATE}")));
         problems
     }
@@ -166,8 +168,8 @@ mod tests {
         Measured { program, text, uses, spilled: 0, wide_loads: 1, wide_load_instructions: 1, complaints }
     }
 
-    fn programs(names: &[&str]) -> BTreeMap<String, String> {
-        names.iter().map(|name| (name.to_string(), format!("text of {name}"))).collect()
+    fn programs(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| name.to_string()).collect()
     }
 
     #[test]
@@ -188,11 +190,16 @@ mod tests {
 
     #[test]
     fn an_update_keeps_what_was_not_measured_and_forgets_what_is_gone() {
-        let budgets = Budgets::of(&[measured("a", 30), measured("b", 1), measured("gone", 2)]);
+        let budgets = Budgets::of(&[measured("a", 30), measured("b", 1), measured("gone", 2), measured("spilling", 4)]);
         assert_eq!((budgets.text("a"), budgets.text("new")), (Some("text of a"), None));
-        let updated =
-            budgets.updated(Budgets::of(&[measured("b", 7), measured("new", 3)]), &programs(&["a", "b", "new"]));
-        assert_eq!(updated.0, Budgets::of(&[measured("a", 30), measured("b", 7), measured("new", 3)]).0);
+        let anew = |program: &str, spilled| Measured { spilled, text: "anew".into(), ..measured(program, 9) };
+        let all = programs(&["a", "b", "new", "spilling", "spilling and new"]);
+        // By two versions, of which one spills.
+        let found =
+            [anew("b", 0), anew("new", 0), anew("spilling", 8), anew("spilling", 0), anew("spilling and new", 8)];
+        let updated = budgets.updated(&found, &all);
+        let expected = Budgets::of(&[measured("a", 30), anew("b", 0), anew("new", 0), measured("spilling", 4)]);
+        assert_eq!(updated.0, expected.0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::budgets::{Budgets, Measured, Uses};
 use crate::kernels::{classes, constant, dims, kernels, values};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::Command;
 use tile_ir::ir::{Instance, Kernel, Target, Width};
 use tile_ir::lowered::visit::{any, count, each};
@@ -19,9 +19,9 @@ pub const ONLY: &str = "TILE_NVRTC_ONLY";
 /// Which of the drawn programs are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Those whose CUDA C is not what the committed budgets were measured on, and a sample of the others.
+    /// Those that are not what the committed budgets were measured on, and a sample of the others.
     ChangedAndSample,
-    /// Those whose CUDA C is not what the committed budgets were measured on.
+    /// Those that are not what the committed budgets were measured on.
     Changed,
     /// All.
     All,
@@ -42,8 +42,8 @@ impl Which {
 /// What a worker found.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Every drawn program, with the hash of its CUDA C.
-    pub texts: BTreeMap<String, String>,
+    /// The names of all drawn programs.
+    pub programs: BTreeSet<String>,
     /// Those that were compiled.
     pub measured: Vec<Measured>,
 }
@@ -54,6 +54,8 @@ struct Job {
     program: Program,
     /// Its CUDA C.
     source: String,
+    /// What stands for all that its machine code is made of; see [`text`].
+    text: String,
     /// `wgmma` instructions that a tile of the bundled GEMM needs for a step along K.
     products: Option<usize>,
 }
@@ -68,20 +70,20 @@ fn everything() {
     let is_newer = std::env::var("TILE_NVRTC").is_ok_and(|folder| !folder.contains(crate::DEFAULT_VERSION));
     let is_rarer = is_newer && which == Which::ChangedAndSample;
     let mut jobs = jobs(&|name| if only.is_empty() { is_drawn(name, is_rarer) } else { name.contains(&only) });
-    let texts: BTreeMap<String, String> = jobs.iter().map(|job| (job.name.clone(), hash_of(&job.source))).collect();
-    keep_due(&mut jobs, &texts, which);
+    let programs = jobs.iter().map(|job| job.name.clone()).collect();
+    keep_due(&mut jobs, which);
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get()).min(8);
     let measured: Vec<Measured> = std::thread::scope(|scope| {
         let part = |of: usize| jobs.iter().skip(of).step_by(threads).map(compile).collect::<Vec<_>>();
         let workers: Vec<_> = (0..threads).map(|of| scope.spawn(move || part(of))).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
-    std::fs::write(report, serde_json::to_string(&Report { texts, measured }).unwrap()).unwrap();
+    std::fs::write(report, serde_json::to_string(&Report { programs, measured }).unwrap()).unwrap();
 }
 
 /// Keeps the programs that are to be compiled. One version of NVRTC makes the same machine code of a text each time, but for the few
 /// registers that `budgets.rs` speaks of: what was measured of a text holds as long as it is the kernel's.
-fn keep_due(jobs: &mut Vec<Job>, texts: &BTreeMap<String, String>, which: Which) {
+fn keep_due(jobs: &mut Vec<Job>, which: Which) {
     if which == Which::All {
         return;
     }
@@ -91,7 +93,7 @@ fn keep_due(jobs: &mut Vec<Job>, texts: &BTreeMap<String, String>, which: Which)
         let kernel = job.name.split(' ').next().unwrap_or_default().to_owned();
         let is_first = seen.insert((kernel, job.program.target.name()));
         let is_sampled = which == Which::ChangedAndSample && (is_first || hash(&job.name).is_multiple_of(SAMPLED));
-        is_sampled || budgets.text(&job.name) != texts.get(&job.name).map(String::as_str)
+        is_sampled || budgets.text(&job.name) != Some(job.text.as_str())
     });
 }
 
@@ -131,7 +133,8 @@ fn jobs(is_chosen: &dyn Fn(&str) -> bool) -> Vec<Job> {
                 let has_roles = !program.tensor_maps.is_empty();
                 let products = products(kernel, instance).filter(|_| has_roles);
                 let source = tile_ir::emit::cuda::emit(&program);
-                jobs.push(Job { name, program, source, products });
+                let text = text(target, &source);
+                jobs.push(Job { name, program, source, text, products });
             }
         }
     }
@@ -153,9 +156,10 @@ fn is_drawn(name: &str, is_rarer: bool) -> bool {
 /// One of so many programs whose text is as it was measured is compiled again, and the first of every kernel for every target.
 const SAMPLED: u64 = 8;
 
-/// What stands for a text in `budgets.json`.
-fn hash_of(text: &str) -> String {
-    format!("{:016x}", hash(text))
+/// What stands in `budgets.json` for all that a program's machine code is made of: the version of NVRTC, its options, the CUDA C.
+fn text(target: Target, source: &str) -> String {
+    let options = options(target.name(), false).join(" ");
+    format!("{:016x}", hash(&format!("{} {options}\n{source}", crate::DEFAULT_VERSION)))
 }
 
 /// FNV-1a. Of a program's name it is a number that the name alone decides, so that a new program changes nothing about which others are
@@ -194,7 +198,7 @@ fn name(kernel: &Kernel, instance: &Instance, target: Target) -> String {
 }
 
 fn compile(job: &Job) -> Measured {
-    let Job { name, program, source, products } = job;
+    let Job { name, program, source, text, products } = job;
     let nvrtc = Nvrtc::get().unwrap_or_else(|error| panic!("{error}"));
     let options = options(program.target.name(), false);
     let compiled = nvrtc
@@ -236,7 +240,7 @@ fn compile(job: &Job) -> Measured {
     }
     Measured {
         program: name.clone(),
-        text: hash_of(source),
+        text: text.clone(),
         uses: Uses { registers: used.registers, stack_bytes: used.stack_bytes, shared_bytes: used.shared_bytes() },
         spilled: used.spill_stores + used.spill_loads,
         wide_loads,
