@@ -1,4 +1,4 @@
-"""Attention as `tile_kernels::attention::forward` launches it, beside torch's cuDNN and flash kernels, in one process: first right, then timed.
+"""Attention as `tile_kernels::attention::forward` launches it, beside torch's cuDNN and flash kernels (and, on the paper's shapes, Triton), in one process: first right, then timed.
 
     cargo build --release -p tile-cookbook --example cookbook_for_python
     python bench/attention.py target/release/examples/libcookbook_for_python.so --sustained --out bench/results/attention-h200.json
@@ -190,6 +190,9 @@ def contenders(library, case, flash3, more):
     calls["cuDNN" + " without" * bool(case.options)] = lambda t: cudnn(t["q"], t["k"], t["v"])
     if not case.options:
         calls["flash"] = lambda t: flash(t["q"], t["k"], t["v"])
+    if case.shape in PAPER and not case.options:
+        from harness import triton_attention
+        calls["Triton"] = lambda t: triton_attention.call(t["q"], t["k"], t["v"], t["o"], causal)
     return calls
 
 
