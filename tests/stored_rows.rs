@@ -1,10 +1,10 @@
-//! Results of 16 bits whose rows begin at any element, which TMA does not write: a warp-specialised kernel stores them through shared
-//! memory, rows of a sub-tile by neighbouring threads. Small integers: every sum is exact.
+//! Results of 16 bits whose rows do not begin at multiples of 16 bytes, which TMA does not write: a warp-specialised kernel stores them through
+//! shared memory, rows of a sub-tile by neighbouring threads, 8 or 4 bytes each or one element. Small integers: every sum is exact.
 
-use tile_ir::ir::{Class, Instance, Target, Width};
+use tile_ir::ir::{Class, Instance, Side, Target, Width};
 use tile_ir::lower::lower;
-use tile_ir::lowered::OpKind;
 use tile_ir::lowered::visit::count;
+use tile_ir::lowered::{CheckKind, OpKind};
 use tile_ir::verify::program::{Effort, program as verify};
 use tile_kernel_examples::data::{Real, integers};
 use tile_kernel_examples::devices::devices;
@@ -36,58 +36,109 @@ pub fn tiles<T: Half, const BM: usize, const BN: usize, const THREADS: usize>(
     }
 }
 
-fn right<T: Half + Real, const BM: usize, const BN: usize, const THREADS: usize>()
-where
-    tiles<T, BM, BN, THREADS>: TilesInstance,
-{
+/// `c = a b^T` by the transposes of its tiles, whose columns are the rows of an instruction.
+#[tile_kernel(
+    instances((BM, BN, THREADS) in [(16, 64, 128), (96, 128, 128), (80, 128, 256)]),
+    dtypes(T in [f16, bf16])
+)]
+pub fn turned<T: Half, const BM: usize, const BN: usize, const THREADS: usize>(
+    a: &Tensor<T, (M, K)>,
+    b: &Tensor<T, (N, K)>,
+    c: &mut Tensor<T, (M, N)>,
+) {
+    threads([THREADS]);
+    let mut a_s = alloc_shared::<T>([BM, 64]);
+    let mut b_s = alloc_shared::<T>([BN, 64]);
+    let mut acc = alloc_fragment::<f32>([BN, BM]);
+    for [bx, by] in persistent([ceil_div(N, BN), ceil_div(M, BM)]) {
+        clear(&mut acc);
+        for k in pipelined(0..ceil_div(K, 64), 3) {
+            copy(a.at([by * BM, k * 64]), &mut a_s);
+            copy(b.at([bx * BN, k * 64]), &mut b_s);
+            gemm(&b_s, a_s.t(), &mut acc);
+        }
+        copy(acc.t(), c.at_mut([by * BM, bx * BN]));
+    }
+}
+
+/// The pitch of rows of `n` elements that begin at multiples of so many, and not at multiples of twice as many.
+fn pitch(n: usize, at: usize) -> usize {
+    let pitch = (n + 1).next_multiple_of(at);
+    if pitch % (2 * at) == 0 { pitch + at } else { pitch }
+}
+
+type Launch<T> = fn(&Device, &Tensor<T, 2>, &Tensor<T, 2>, &mut TensorViewMut<'_, T, 2>);
+
+/// Products of several extents, whose rows begin at multiples of 1, 2 and 4 elements.
+fn right<T: Half + Real>(bn: usize, launch: Launch<T>) {
     let k = 72;
-    for [m, n] in [[1, 1], [64, 65], [131, 2 * BN + 1], [300, 333], [40, 31]] {
+    for ([m, n], at) in
+        [([1, 1], 1), ([64, 65], 2), ([131, 2 * bn + 1], 4), ([150, 201], 1), ([40, 31], 4), ([131, bn + 6], 2)]
+    {
         let (a, b) = (integers::<T>(1, m * k, 3), integers::<T>(2, n * k, 3));
         let sums = product(&a, &b, [m, n, k], [false, true]);
         let wanted: Vec<f32> = sums.into_iter().map(|sum| Real::to_f32(<T as Real>::from_f32(sum))).collect();
         for device in devices() {
             let (a, b) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
-            // An odd pitch; what is beyond a row stays as it is.
-            let pitch = n + 1 + n % 2;
+            // What is beyond a row stays as it is.
+            let pitch = pitch(n, at);
             let mut c = device.tensor(&vec![<T as Real>::from_f32(12345.0); m * pitch], [m, pitch]).unwrap();
             let mut part = c.view_mut().slice([0..m, 0..n]).unwrap();
-            tiles::<T, BM, BN, THREADS>::launch(&device, &a, &b, &mut part).unwrap();
+            launch(&device, &a, &b, &mut part);
             let found: Vec<f32> = c.to_vec().unwrap().into_iter().map(Real::to_f32).collect();
             let untouched = Real::to_f32(<T as Real>::from_f32(12345.0));
             for (row, wanted) in found.chunks(pitch).zip(wanted.chunks(n)) {
-                assert_eq!(&row[..n], wanted, "{m} x {n} by {BM} x {BN}");
-                assert!(row[n..].iter().all(|x| *x == untouched), "{m} x {n} by {BM} x {BN}");
+                assert_eq!(&row[..n], wanted, "{m} x {n} of pitch {pitch}, {bn} columns a tile");
+                assert!(row[n..].iter().all(|x| *x == untouched), "{m} x {n} of pitch {pitch}, {bn} columns a tile");
             }
         }
     }
 }
 
+/// Launches an instance of a kernel.
+macro_rules! by {
+    ($kernel:ident, $t:ty, $bm:literal, $bn:literal, $threads:literal) => {
+        right::<$t>($bn, |device, a, b, c| {
+            $kernel::<$t, $bm, $bn, $threads>::launch(device, a, b, c).unwrap();
+        })
+    };
+}
+
 #[test]
-fn rows_at_odd_elements_are_right() {
-    right::<f16, 64, 32, 128>();
-    right::<f16, 64, 192, 128>();
-    right::<bf16, 128, 64, 256>();
-    right::<f16, 128, 80, 256>();
-    right::<bf16, 64, 256, 256>();
-    right::<f16, 128, 128, 128>();
+fn rows_that_tma_does_not_write_are_right() {
+    by!(tiles, f16, 64, 32, 128);
+    by!(tiles, f16, 64, 192, 128);
+    by!(tiles, bf16, 128, 64, 256);
+    by!(tiles, f16, 128, 80, 256);
+    by!(tiles, bf16, 64, 256, 256);
+    by!(tiles, f16, 128, 128, 128);
+    by!(turned, f16, 16, 64, 128);
+    by!(turned, bf16, 96, 128, 128);
+    by!(turned, f16, 80, 128, 256);
 }
 
 #[test]
 fn they_leave_through_shared_memory() {
-    let kernel = tiles::<f16, 64, 32, 128>::definition().kernel().unwrap();
-    for instance in &kernel.instances {
-        for (writes, staged, by_tma) in
-            [(Width::Sixteen, true, true), (Width::Four, false, false), (Width::Element, true, false)]
-        {
-            let instance = Instance { class: Class { writes, ..Class::WIDEST }, ..instance.clone() };
-            let program = lower(kernel, &instance, Target::Sm90a).unwrap();
-            let name = format!("{} {writes}", program.name);
-            if writes == Width::Element {
+    let kernels = [tiles::<f16, 64, 32, 128>::definition(), turned::<f16, 96, 128, 128>::definition()];
+    for kernel in kernels.map(|definition| definition.kernel().unwrap()) {
+        for instance in &kernel.instances {
+            // Sixteen bytes by TMA; then what a thread stores, and what the launch therefore asks of rows.
+            for (writes, bytes) in [(Width::Sixteen, 16), (Width::Eight, 8), (Width::Four, 4), (Width::Element, 1)] {
+                let instance = Instance { class: Class { writes, ..Class::WIDEST }, ..instance.clone() };
+                let program = lower(kernel, &instance, Target::Sm90a).unwrap();
+                let name = format!("{} {writes}", program.name);
                 let verified = verify(&program, Effort::Test);
                 assert!(verified.is_ok_and(|verified| !verified.launches.is_empty()), "{name}");
+                assert!(count(&program.body, &|op| matches!(op, OpKind::StoreMatrix { .. })) > 0, "{name}");
+                let by_tma = count(&program.body, &|op| matches!(op, OpKind::TensorStore { .. })) > 0;
+                assert_eq!(by_tma, writes == Width::Sixteen, "{name}");
+                let asked = program.launch.checks.iter().filter(|check| check.request == Some(Side::Writes));
+                let most = asked.filter_map(|check| match check.kind {
+                    CheckKind::Alignment { bytes, .. } => Some(bytes),
+                    _ => None,
+                });
+                assert_eq!(most.max().unwrap_or(1), bytes, "{name}");
             }
-            assert_eq!(count(&program.body, &|op| matches!(op, OpKind::StoreMatrix { .. })) > 0, staged, "{name}");
-            assert_eq!(count(&program.body, &|op| matches!(op, OpKind::TensorStore { .. })) > 0, by_tma, "{name}");
         }
     }
 }

@@ -119,11 +119,11 @@ impl Lowering<'_> {
             let check = required(holds, &format!("{} % {multiple} == 0", kernel.dims[dim].name), span);
             checks.push(Check { request: Some(Side::Reads), ..check });
         }
-        // What TMA asks of a tensor, and what stores by pairs do.
+        // What TMA asks of a tensor, and what stores of several elements at once do.
         let chunk = crate::layout::swizzle::CHUNK;
         let mut rows: BTreeMap<ParamId, u32> = BTreeMap::new();
-        for &tensor in &self.paired {
-            rows.insert(tensor, 2 * self.dtype_of(Place::Tensor(tensor)).bytes());
+        for (&tensor, &elements) in &self.pieces {
+            rows.insert(tensor, elements * self.dtype_of(Place::Tensor(tensor)).bytes());
         }
         rows.extend(self.program.tensor_maps.values().map(|map| (map.tensor, chunk)));
         for (tensor, bytes) in rows {

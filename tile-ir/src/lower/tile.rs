@@ -158,7 +158,7 @@ impl Lowering<'_> {
                 && self.dtype_of(dst.place).bytes() == 2
                 && self.kernel.class.writes.bytes() >= 4
             {
-                self.paired.insert(tensor);
+                self.stores_pieces(tensor, 2);
                 paired = true;
             }
             return self.store_fragment(fragment, src, &to, paired);

@@ -119,8 +119,8 @@ pub(super) struct Lowering<'a> {
     pub(super) reciprocals: bool,
     /// Of a warp-specialised kernel that counts its tiles: where, and how consumers learn of it.
     pub(super) counted: Option<hopper::Counted>,
-    /// Tensors whose elements are stored two by two, which their rows must allow.
-    pub(super) paired: BTreeSet<ParamId>,
+    /// Tensors of which so many elements are stored at once, which their rows must allow.
+    pub(super) pieces: BTreeMap<ParamId, u32>,
     /// What the launch checks of indices that the lowering makes.
     pub(super) index_ranges: Vec<IndexRange>,
     /// Arrays that a pipelined loop loads, each warp the rows that it alone reads.
@@ -188,7 +188,7 @@ impl<'a> Lowering<'a> {
             more_tiles: None,
             reciprocals: false,
             counted: None,
-            paired: BTreeSet::new(),
+            pieces: BTreeMap::new(),
             own_rows: BTreeSet::new(),
             exists: None,
             is_met: true,

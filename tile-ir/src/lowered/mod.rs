@@ -97,6 +97,7 @@ impl Program {
             launch: Launch {
                 grid: [one.clone(), one.clone(), one],
                 threads: [1, 1, 1],
+                states_threads: false,
                 min_blocks: None,
                 cluster: [1, 1, 1],
                 registers: None,
@@ -279,6 +280,9 @@ pub struct Launch {
     pub grid: [HostExpr; 3],
     /// Threads on x, y, z.
     pub threads: [u32; 3],
+    /// Whether the CUDA C says how many threads there are. Otherwise nvcc takes a thread's number for any up to 1,023: of the places that follow
+    /// from it, pieces of a tile or a slot's swizzle, it then computes each alone and keeps them in registers from iteration to iteration.
+    pub states_threads: bool,
     /// `__launch_bounds__`'s second argument.
     pub min_blocks: Option<u32>,
     /// Blocks of a cluster on x, y, z; the grid is a multiple of it on each axis.

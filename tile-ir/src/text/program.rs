@@ -109,7 +109,8 @@ impl ProgramPrinter<'_> {
         let [x, y, z] = &launch.grid;
         self.lines.line(format!("blocks [{}, {}, {}]", self.host(x), self.host(y), self.host(z)));
         let [x, y, z] = launch.threads;
-        self.lines.line(format!("threads [{x}, {y}, {z}]"));
+        let stated = if launch.states_threads { ", as stated to nvcc" } else { "" };
+        self.lines.line(format!("threads [{x}, {y}, {z}]{stated}"));
         if let Some(blocks) = launch.min_blocks {
             self.lines.line(format!("at least {blocks} blocks a multiprocessor"));
         }

@@ -93,6 +93,7 @@ fn program() -> Program {
             class: Class::WIDEST,
             grid: [HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(1), HostExpr::Int(1)],
             threads: [64, 1, 1],
+            states_threads: true,
             min_blocks: Some(2),
             cluster: [1, 1, 1],
             registers: None,
@@ -301,6 +302,7 @@ fn the_canonical_text_knows_what_matters_and_nothing_else() {
     assert!(!same(|p| p.params[3].ty = ValueType::Element(Dtype::I32)));
     assert!(!same(|p| p.tensors[0].mutable = false));
     assert!(!same(|p| p.launch.threads[0] = 32));
+    assert!(!same(|p| p.launch.states_threads = false));
     assert!(!same(|p| p.launch.min_blocks = None));
     assert!(!same(|p| p.launch.dependent = Some(Trigger::AtStart)));
     assert!(!same(|p| p.tensors[0].independent = true));

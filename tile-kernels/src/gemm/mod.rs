@@ -169,7 +169,7 @@ pub trait GemmElement<C: Element = Self>: Element {
 /// others says on stderr.
 ///
 /// Where operands are copied first ([`pack`]), their copies are in scratch memory that the stream keeps
-/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 512 MiB an operand. So are the sums that a second launch adds ([`partial`]): up to 128 MiB.
+/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 1 GiB an operand. So are the sums that a second launch adds ([`partial`]): up to 128 MiB.
 ///
 /// # Errors
 /// Where shapes disagree, a tensor lives elsewhere, or `c` overlaps an operand; and whatever compiling and launching may

@@ -94,7 +94,7 @@ impl Emitter<'_> {
     }
 }
 
-/// What the program asks of a thread's place, as constants at its head: there all lanes of a warp are together.
+/// What the program says and asks of a thread's place, at its head: there all lanes of a warp are together.
 fn places(program: &Program) -> String {
     let [x, y, z] = program.launch.threads;
     let linear = match (y, z) {
@@ -103,6 +103,11 @@ fn places(program: &Program) -> String {
     };
     let asked = specials(program);
     let mut text = String::new();
+    if program.launch.states_threads {
+        for (axis, count) in ["x", "y", "z"].into_iter().zip([x, y, z]).filter(|(_, count)| *count > 1) {
+            let _ = writeln!(text, "  __builtin_assume(threadIdx.{axis} < {count}u);");
+        }
+    }
     for (special, name, value) in [
         // The compiler sees one value a warp only where it comes out of a shuffle.
         (Special::Warp, "tile_warp", format!("__shfl_sync(0xffffffffu, {linear} / 32, 0)")),

@@ -116,6 +116,7 @@ impl<'a> Lowering<'a> {
             self.once(&format!("{name}_{bound}"), value)
         });
         let (copies, shared) = (Vec::new(), Vec::new());
+        self.program.launch.states_threads = true;
         let mut pipeline = Pipeline { var, body, split, copies, shared, transport, end, step, stages };
         self.declare_copies(&mut pipeline);
         self.remark_stages(&pipeline);

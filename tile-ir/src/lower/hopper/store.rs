@@ -2,9 +2,9 @@
 //! the next is converted, and while the producer already fills the ring for the next tile. So is a fragment added to a tensor, where a loop of
 //! atomics over its elements does nothing else: TMA adds whole lines, which atomics of single elements take several times as long for.
 //!
-//! TMA writes no row that begins elsewhere than at a multiple of 16 bytes. Where rows of 16-bit elements begin anywhere, the threads of the
-//! warpgroup store the sub-tile from shared memory, an element each, so that those of a warp are neighbours in one row: straight from the
-//! accumulator a warp would store 8 bytes of each of eight rows at once.
+//! TMA writes no row that begins elsewhere than at a multiple of 16 bytes. Rows of 16-bit elements that do not are stored by the threads of the
+//! warpgroup from shared memory, 8 bytes each, 4 or one element, as the rows allow, so that those of a warp are neighbours in a row: straight from the
+//! accumulator a warp would store 8 or 16 bytes of each of eight rows at once.
 
 use super::super::tile::CopySide;
 use super::super::uses::{accesses, statements};
@@ -145,9 +145,14 @@ impl<'a> Lowering<'a> {
         needed <= self.program.target.max_shared_bytes()
     }
 
-    /// Whether threads store what leaves through shared memory: rows begin at any element.
+    /// Whether threads store what leaves through shared memory: rows do not begin at multiples of 16 bytes.
     pub(super) fn is_by_threads(&self) -> bool {
-        self.kernel.class.writes == Width::Element
+        self.kernel.class.writes != Width::Sixteen
+    }
+
+    /// Elements of 16 bits that a thread stores at once.
+    fn elements_at_once(&self) -> u32 {
+        (self.kernel.class.writes.bytes() / 2).max(1)
     }
 
     /// What a statement has leave through shared memory, by which sub-tiles of rows of at most so many bytes, if that can be done.
@@ -157,7 +162,7 @@ impl<'a> Lowering<'a> {
         {
             let fragment = self.fragment_at(src.place)?;
             let facts = self.analysis.copies.get(&stmt)?;
-            if !self.is_by_threads() && !facts.starts_for_tma_stores() {
+            if self.kernel.class.writes != Width::Element && !facts.starts_for_tma_stores() {
                 return None;
             }
             let inner = match facts.rows[1][..] {
@@ -201,9 +206,7 @@ impl<'a> Lowering<'a> {
         let dtype = self.dtype_of(place);
         let is_stored = match self.kernel.class.writes {
             Width::Sixteen => MmaInput::of(dtype).is_some() && (dtype.is_half() || !transposed),
-            // Pairs are stored from registers.
-            Width::Eight | Width::Four => false,
-            Width::Element => dtype.is_half() && !adds,
+            Width::Eight | Width::Four | Width::Element => dtype.is_half() && !adds,
         };
         if !is_stored || !matches!(place, Place::Tensor(_)) {
             return None;
@@ -328,12 +331,13 @@ impl<'a> Lowering<'a> {
         dst: Option<CopySide<'t>>,
         Part { consumer, by_columns, extent }: Part,
     ) -> Option<Sender<'t>> {
+        let Place::Tensor(tensor) = place else { return None };
         let Some(boxes) = &sub.boxes else {
+            self.stores_pieces(tensor, self.elements_at_once());
             let mut origin = [self.int(0); 2];
             origin[usize::from(by_columns)] = self.eval(consumer * extent);
             return Some(Sender::Threads { dst: dst?, origin });
         };
-        let Place::Tensor(tensor) = place else { return None };
         let map = self.tensor_map(tensor, boxes, true);
         let rank = boxes.rank();
         let first = |axis: usize| self.first_coordinate(start.get(axis).copied().flatten());
@@ -365,7 +369,7 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::BulkCommit);
     }
 
-    /// Stores the sub-tile from row `below` on of the warpgroup's part, number `across` in its row of sub-tiles, an element a thread of the
+    /// Stores the sub-tile from row `below` on of the warpgroup's part, number `across` in its row of sub-tiles, a piece a thread of the
     /// warpgroup at once.
     fn store_sub_tile(
         &mut self,
@@ -378,18 +382,55 @@ impl<'a> Lowering<'a> {
         if sub.transposed {
             first.reverse();
         }
-        let [rows, cols] = [sub.tile.rows(), sub.tile.cols()];
-        let row = self.once("stored_row", thread / cols);
-        let col = self.once("stored_col", thread % cols);
-        self.stepped("i", [0, rows, WARPGROUP / cols], Unroll::By(ROWS_AT_ONCE), |l, i| {
+        let (dtype, piece) = (sub.tile.dtype(), self.elements_at_once());
+        let pieces = sub.tile.cols() / piece;
+        let row = self.once("stored_row", thread / pieces);
+        let col = self.once("stored_col", thread % pieces * piece);
+        let stored = (piece > 1).then(|| self.local("stored", dtype, piece));
+        self.stepped("i", [0, sub.tile.rows(), WARPGROUP / pieces], Unroll::By(ROWS_AT_ONCE), |l, i| {
             let row = l.once("row", row + i);
-            let [element] =
-                l.formulas([row, col], |[row, col]| [sub.tile.offset(row, col).over(sub.tile.dtype().bytes())]);
+            let [element] = l.formulas([row, col], |[row, col]| [sub.tile.offset(row, col).over(dtype.bytes())]);
             let from = l.at(staging, base + element);
             let place = [first[0] + row, first[1] + col].map(|at| l.eval(at));
-            let to = l.tile_memory(dst, &place);
-            l.carry(from, to);
+            let Some(stored) = stored else {
+                let to = l.tile_memory(dst, &place);
+                return l.carry(from, to);
+            };
+            l.vector_load(stored, 0, from, piece);
+            l.store_piece(dst, place, (stored, piece));
         });
+    }
+
+    /// Has the launch check that rows of a tensor can be stored so many elements at once.
+    pub(in crate::lower) fn stores_pieces(&mut self, tensor: ParamId, elements: u32) {
+        if elements > 1 {
+            let most = self.pieces.entry(tensor).or_insert(elements);
+            *most = elements.max(*most);
+        }
+    }
+
+    /// Stores neighbours of a row at once, and one by one where the tensor's edge is between them.
+    fn store_piece(&mut self, dst: &CopySide<'_>, [row, col]: [ValueId; 2], (stored, piece): (LocalId, u32)) {
+        let at = |l: &mut Self, by: u32| {
+            let col = l.binary(BinaryOp::Add, col, by);
+            l.tile_memory(dst, &[row, col])
+        };
+        let whole = Memory { guard: None, ..at(self, 0) };
+        let Some(inside) = at(self, piece - 1).guard else { return self.vector_store(whole, stored, 0, piece) };
+        let columns = self.rank(dst.tile.place).saturating_sub(1);
+        if !dst.open.iter().any(|open| open.axis == columns) {
+            return self.when(inside.cond, |l| l.vector_store(whole, stored, 0, piece));
+        }
+        self.either(
+            inside.cond,
+            |l| l.vector_store(whole, stored, 0, piece),
+            |l| {
+                for by in 0..piece {
+                    let (own, to) = (l.at(stored, by), at(l, by));
+                    l.carry(own, to);
+                }
+            },
+        );
     }
 
     /// Stores an array of the consumers' own by TMA, which one thread asks for; whether it is such a copy. The barrier before the copy has

@@ -20,7 +20,7 @@ use tile_runtime::prelude::*;
 /// `[Z, K, M]`), `b` of `[Z, K, N]` (or `[Z, N, K]`), `c` of `[Z, M, N]`, the bias of `[N]`. An operand of one batch is
 /// used for all of them. All batches are one launch. Operands whose rows do not begin at multiples of 16 bytes, and of those as tf32 that both lie
 /// across K one, are copied by launches in front of it where that is expected to be faster, into scratch memory that the stream keeps
-/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 512 MiB an operand.
+/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 1 GiB an operand.
 ///
 /// # Errors
 /// As [`gemm`](super::gemm()).

@@ -242,6 +242,10 @@ impl<'t> Parser<'t> {
                 }
             } else if p.cursor.eat_word("threads") {
                 p.program.launch.threads = p.axes()?;
+                p.program.launch.states_threads = p.cursor.eat(",");
+                if p.program.launch.states_threads {
+                    p.cursor.expect_words(&["as", "stated", "to", "nvcc"])?;
+                }
             } else if p.cursor.eat_words(&["at", "least"]) {
                 p.program.launch.min_blocks = Some(p.cursor.integer_of()?);
                 p.cursor.expect_words(&["blocks", "a", "multiprocessor"])?;
