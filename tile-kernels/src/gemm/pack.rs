@@ -150,18 +150,6 @@ impl Pack {
         (begin_at < 16).then(|| Pack::Rows { vec: [4, 2].into_iter().find(fits).unwrap_or(1) as usize })
     }
 
-    /// us that a copy of an operand of these extents, as it is stored, is expected to take on an H200.
-    fn us(self, extents: [i64; 2], bytes: i64) -> f64 {
-        LAUNCH + self.moving(extents, bytes)
-    }
-
-    /// us of it that move the operand.
-    pub(super) fn moving(self, [rows, cols]: [i64; 2], bytes: i64) -> f64 {
-        let moved = (2 * rows * cols * bytes) as f64;
-        // Of a small one there are too few blocks to ask for as many bytes as memory has under way.
-        moved / (RATE * (1.0 - (-moved / (0.5 * MEMORY[1])).exp())).max(1.0)
-    }
-
     /// Whether an operand of these extents, as it is stored, may be copied.
     fn fits(self, [rows, cols]: [i64; 2], bytes: i64) -> bool {
         let (height, width) = self.extents([rows, cols]);
@@ -176,6 +164,13 @@ impl Pack {
             Pack::Transposed => (cols, rows),
         }
     }
+}
+
+/// us that the copy of an operand of these extents takes to move it, at so many bytes a us.
+pub(super) fn moving([rows, cols]: [i64; 2], bytes: i64, rate: f64) -> f64 {
+    let moved = (2 * rows * cols * bytes) as f64;
+    // Of a small one there are too few blocks to ask for as many bytes as memory has under way.
+    moved / (rate * (1.0 - (-moved / (0.5 * MEMORY[1])).exp())).max(1.0)
 }
 
 impl fmt::Display for Pack {
@@ -223,7 +218,7 @@ pub(super) fn packs(operands: Operands, shape: [i64; 3], stored: [bool; 2], begi
 /// us that the copies in front of a product of this shape are expected to take on an H200. `stored`: how operands are stored.
 pub(super) fn us(packs: Packs, shape: [i64; 3], stored: [bool; 2], bytes: i64) -> f64 {
     let each = packs.iter().zip(stored_extents(shape, stored));
-    each.filter_map(|(pack, extents)| pack.map(|pack| pack.us(extents, bytes))).sum()
+    each.filter_map(|(pack, extents)| pack.map(|_| LAUNCH + moving(extents, bytes, RATE))).sum()
 }
 
 /// Calls `product` with what the operands are copied to, and with the options that say how that is stored. Nothing is launched where `copies`

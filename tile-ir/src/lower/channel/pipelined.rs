@@ -126,6 +126,11 @@ impl<'a> Lowering<'a> {
             // just before its product. `__launch_bounds__(threads, 1)` takes no registers away.
             self.program.launch.min_blocks.get_or_insert(1);
         }
+        if matches!(pipeline.transport, Transport::AsyncCopies) && kernel.class.reads != Width::Sixteen {
+            // Without a number of blocks ptxas stops at one of its own, and spills a few registers to stay below it.
+            let blocks = self.blocks_beside_fragments();
+            self.program.launch.min_blocks.get_or_insert(blocks);
+        }
         self.fill_slots(&pipeline, start);
         if let Transport::WarpCopies(_) = pipeline.transport {
             // What the block stored before is read in the loop, which has no barrier of the block.

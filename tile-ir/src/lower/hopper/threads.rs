@@ -48,4 +48,10 @@ impl Lowering<'_> {
         let by_registers = REGISTERS / (threads * enough).max(1);
         by_memory.min(by_registers).clamp(1, ENOUGH_BLOCKS)
     }
+
+    /// Blocks of a multiprocessor that its shared memory holds and that leave a thread registers beside its fragments.
+    pub(in crate::lower) fn blocks_beside_fragments(&self) -> u32 {
+        let fragments: u32 = self.layouts.fragments.values().map(crate::layout::Fragment::registers).sum();
+        self.blocks_that_fit(fragments + ENOUGH_BESIDE)
+    }
 }
