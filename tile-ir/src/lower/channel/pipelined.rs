@@ -116,20 +116,17 @@ impl<'a> Lowering<'a> {
             self.once(&format!("{name}_{bound}"), value)
         });
         let (copies, shared) = (Vec::new(), Vec::new());
-        self.program.launch.states_threads = true;
         let mut pipeline = Pipeline { var, body, split, copies, shared, transport, end, step, stages };
         self.declare_copies(&mut pipeline);
+        if kernel.class.reads != Width::Sixteen {
+            self.states_threads(&pipeline);
+        }
         self.remark_stages(&pipeline);
         if let Transport::WarpCopies(arrays) = &pipeline.transport {
             self.own_rows.extend(arrays);
             // Without a number of blocks ptxas saves registers for more of them than shared memory holds: it loads every operand into the same ones,
             // just before its product. `__launch_bounds__(threads, 1)` takes no registers away.
             self.program.launch.min_blocks.get_or_insert(1);
-        }
-        if matches!(pipeline.transport, Transport::AsyncCopies) && kernel.class.reads != Width::Sixteen {
-            // Without a number of blocks ptxas stops at one of its own, and spills a few registers to stay below it.
-            let blocks = self.blocks_beside_fragments();
-            self.program.launch.min_blocks.get_or_insert(blocks);
         }
         self.fill_slots(&pipeline, start);
         if let Transport::WarpCopies(_) = pipeline.transport {
@@ -249,6 +246,17 @@ impl<'a> Lowering<'a> {
                 }
                 Space::Global(_) => {}
             }
+        }
+    }
+
+    /// Has nvcc know how many threads copy. Of pieces of less than 16 bytes a thread has many, whose places it would otherwise keep in registers.
+    fn states_threads(&mut self, pipeline: &Pipeline<'_>) {
+        self.program.launch.states_threads = true;
+        if matches!(pipeline.transport, Transport::AsyncCopies) && self.multiply_adds(pipeline.body) == 0 {
+            // Without a number of blocks ptxas stops at a number of registers of its own, and spills a few to keep it. A product by multiply-adds has
+            // operands in registers, too, and finds its own.
+            let blocks = self.blocks_beside_fragments();
+            self.program.launch.min_blocks.get_or_insert(blocks);
         }
     }
 
