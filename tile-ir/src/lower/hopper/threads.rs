@@ -14,6 +14,8 @@ const RESERVED_BYTES: u32 = 1_024;
 const ENOUGH_REGISTERS: u32 = 96;
 const ENOUGH_BESIDE: u32 = 48;
 const ENOUGH_BLOCKS: u32 = 4;
+/// Registers that every thread is left which copies: what ptxas stops at by itself in most such kernels.
+const LEAST_REGISTERS: u32 = 80;
 
 /// What is remarked on a loop that the author's threads read slots in.
 pub(super) fn ring_of_threads(plan: &Plan, ring: &Ring) -> String {
@@ -42,16 +44,20 @@ impl Lowering<'_> {
     /// Blocks of a multiprocessor that its shared memory holds and that leave a thread `enough` registers: what the
     /// assembler is told, so that registers do not keep out a block that has room.
     pub(super) fn blocks_that_fit(&self, enough: u32) -> u32 {
+        self.blocks_with_room(enough).min(ENOUGH_BLOCKS)
+    }
+
+    /// Blocks of a multiprocessor that its shared memory holds and that leave a thread registers beside its fragments, and [`LEAST_REGISTERS`].
+    pub(in crate::lower) fn blocks_beside_fragments(&self) -> u32 {
+        let fragments: u32 = self.layouts.fragments.values().map(crate::layout::Fragment::registers).sum();
+        self.blocks_with_room((fragments + ENOUGH_BESIDE).max(LEAST_REGISTERS))
+    }
+
+    fn blocks_with_room(&self, enough: u32) -> u32 {
         let bytes: u32 = self.program.shared.values().map(SharedArray::bytes).sum();
         let threads: u32 = self.program.launch.threads.iter().product();
         let by_memory = SHARED_BYTES / bytes.saturating_add(RESERVED_BYTES).max(1);
         let by_registers = REGISTERS / (threads * enough).max(1);
-        by_memory.min(by_registers).clamp(1, ENOUGH_BLOCKS)
-    }
-
-    /// Blocks of a multiprocessor that its shared memory holds and that leave a thread registers beside its fragments.
-    pub(in crate::lower) fn blocks_beside_fragments(&self) -> u32 {
-        let fragments: u32 = self.layouts.fragments.values().map(crate::layout::Fragment::registers).sum();
-        self.blocks_that_fit(fragments + ENOUGH_BESIDE)
+        by_memory.min(by_registers).max(1)
     }
 }
