@@ -19,9 +19,9 @@ from harness.exported import Function, LaunchConfig, check, driver
 SHAPES = [(1, 2, 1, 300, 300), (2, 4, 2, 129, 457), (3, 4, 4, 1, 1000), (2, 8, 2, 1024, 1024)]
 
 
-def shared_bytes(text, d, keys):
-    """Where the last array begins, and its two slots."""
-    return max(int(at) for at in re.findall(r"tile_shared \+ (\d+)", text)) + 2 * keys * d * 2
+def shared_bytes(text, d, keys, slots):
+    """Where the last array begins, and its slots."""
+    return max(int(at) for at in re.findall(r"tile_shared \+ (\d+)", text)) + slots * keys * d * 2
 
 
 def main():
@@ -33,7 +33,7 @@ def main():
         ptx = tempfile.mktemp(suffix=".ptx")
         subprocess.run(["nvcc", "-ptx", "-arch=compute_80", "-std=c++17", "-o", ptx, path], check=True)
         function = Function.get("/", dict(cubin=ptx, symbol=symbol))
-        shared, threads = shared_bytes(text, d, keys), int(re.search(r"__launch_bounds__\((\d+)", text)[1])
+        shared, threads = shared_bytes(text, d, keys, rows // 64), int(re.search(r"__launch_bounds__\((\d+)", text)[1])
         function.reserve(shared)
         causal = "causal" in symbol
         for b, h, hk, m, n in SHAPES:

@@ -136,7 +136,7 @@ const FEW_ROWS: i64 = 64;
 /// Most rows of what is copied: a grid has 65,535 blocks of 64 rows.
 const MOST_ROWS: i64 = 65_535 * 64;
 
-/// us from the end of the launch in front of it to that of a copy of nothing. This and [`RATE`] are fitted to 116 launches of 30 products on an H200
+/// us from the end of the launch in front of it to that of a copy of nothing. This and [`RATE`] are fitted to 116 launches of 29 products on an H200
 /// (`python3 bench/fit_pack.py bench/results/gemm-odd-e0dd0001-h200.json`), which they are 13% off in the quadratic mean.
 const LAUNCH: f64 = 1.05;
 
