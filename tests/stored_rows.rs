@@ -64,7 +64,7 @@ pub fn turned<T: Half, const BM: usize, const BN: usize, const THREADS: usize>(
 /// The pitch of rows of `n` elements that begin at multiples of so many, and not at multiples of twice as many.
 fn pitch(n: usize, at: usize) -> usize {
     let pitch = (n + 1).next_multiple_of(at);
-    if pitch % (2 * at) == 0 { pitch + at } else { pitch }
+    if pitch.is_multiple_of(2 * at) { pitch + at } else { pitch }
 }
 
 type Launch<T> = fn(&Device, &Tensor<T, 2>, &Tensor<T, 2>, &mut TensorViewMut<'_, T, 2>);
