@@ -204,7 +204,7 @@ fn a_program() {
                 x: mut f16 (N, 16) of argument 0
             launch
                 blocks [N, 1, 1]
-                threads [64, 1, 1]
+                threads [64, 1, 1], as stated to nvcc
                 at least 2 blocks a multiprocessor
                 check N < 9 (require "N   < 9")
                 check !(address of x) (x aligned to 16 bytes)
@@ -249,7 +249,7 @@ fn a_program_without_names() {
                 p0: mut f16 (d0, 16) of argument 0
             launch
                 blocks [d0, 1, 1]
-                threads [64, 1, 1]
+                threads [64, 1, 1], as stated to nvcc
                 at least 2 blocks a multiprocessor
                 check d0 < 9 (require)
                 check !(address of p0) (p0 aligned to 16 bytes)
