@@ -307,6 +307,65 @@ fn a_called_function_is_its_body() {
     }
 }
 
+/// Adds a row of a matrix to a vector.
+#[tile_fn]
+fn add_row(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, i: usize) {
+    if i < N {
+        y[i] += x[i];
+    }
+}
+
+/// Adds all rows of a matrix but the first to the vector in its first row: rows of rows.
+#[tile_fn(uses(add_row))]
+fn add_rows(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (N,)>, i: usize) {
+    for row in 1..M {
+        add_row(x.row(row), y, i);
+    }
+}
+
+/// The first elements of a matrix, as a tile.
+#[tile_fn]
+fn load_tile(x: &Tensor<f32, (M, N)>, tile: &mut SharedArray<f32, (R, C)>) {
+    copy(x.at([0, 0]), tile);
+}
+
+/// A tile to the first elements of a matrix.
+#[tile_fn]
+fn store_tile(tile: &SharedArray<f32, (R, C)>, y: &mut Tensor<f32, (M, N)>) {
+    copy(tile, y.tile_mut([0..R, 0..C]));
+}
+
+/// A matrix of each batch by copies, and the sums of its rows, `z[b] = x[b, 0] + x[b, 1] + ..`.
+#[tile_kernel(uses(add_rows, load_tile, store_tile), partial(z))]
+pub fn rows_of_batches(x: &Tensor<f32, (B, M, N)>, y: &mut Tensor<f32, (B, M, N)>, z: &mut Tensor<f32, (B, N)>) {
+    let [b] = blocks([B]);
+    let [t] = threads([32]);
+    let mut tile = alloc_shared::<f32>([4, 32]);
+    load_tile(x.row(b), &mut tile);
+    sync_threads();
+    store_tile(&tile, y.row_mut(b));
+    if t < N {
+        z[[b, t]] = x.masked([b, 0, t]);
+    }
+    add_rows(x.row(b), z.row_mut(b), t);
+}
+
+/// A row of a tensor, and a row of that, stand for a tensor of fewer axes: element by element, masked and as a tile.
+#[test]
+fn a_row_of_a_tensor_is_an_argument() {
+    let [b, m, n] = [3, 4, 20];
+    let x: Vec<f32> = (0..b * m * n).map(|i| (i * 7 % 23) as f32).collect();
+    for device in devices() {
+        let dx = device.tensor(&x, [b, m, n]).unwrap();
+        let mut y = device.zeros::<f32, 3>([b, m, n]).unwrap();
+        let mut z = device.zeros::<f32, 2>([b, n]).unwrap();
+        rows_of_batches::launch(&device, &dx, &mut y, &mut z).unwrap();
+        assert_eq!(y.to_vec().unwrap(), x);
+        let sums = (0..b * n).map(|i| (0..m).map(|row| x[(i / n * m + row) * n + i % n]).sum::<f32>());
+        assert_eq!(z.to_vec().unwrap(), sums.collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn a_function_of_one_expression_may_stand_anywhere() {
     let x = [0.25f32, 0.75, 2.0, -3.0];

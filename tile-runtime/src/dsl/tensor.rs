@@ -67,6 +67,26 @@ impl<T: Value, const R: usize> GlobalTensor<T, R> {
     }
 }
 
+macro_rules! rows {
+    ($($axes:literal => $less:literal),*) => { $(
+        impl<T: Value> GlobalTensor<T, $axes> {
+            /// The tensor at `index` of the first axis, as an argument of a `#[tile_fn]`: a matrix of a batch, a row of a matrix.
+            pub fn row(&self, index: usize) -> &GlobalTensor<T, $less> {
+                let _ = index;
+                shadow()
+            }
+
+            /// The tensor at `index` of the first axis, as an argument of a `#[tile_fn]` that writes it.
+            pub fn row_mut(&mut self, index: usize) -> &mut GlobalTensor<T, $less> {
+                let _ = index;
+                shadow()
+            }
+        }
+    )* };
+}
+
+rows!(2 => 1, 3 => 2, 4 => 3);
+
 impl<T: Value, const R: usize> Index<[usize; R]> for GlobalTensor<T, R> {
     type Output = T;
     fn index(&self, _: [usize; R]) -> &T {

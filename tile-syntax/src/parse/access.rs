@@ -87,7 +87,7 @@ impl Parser {
         }
         let span = self.mark(Range { first: Range::from(&*call.receiver).first, last: call.paren_token.span.close() });
         let indices: Vec<&Expr> = array.elems.iter().collect();
-        self.access(place, &indices, true, array.bracket_token.span.into(), span)
+        self.access((place, &call.receiver), &indices, true, array.bracket_token.span.into(), span)
     }
 
     fn element(&mut self, index: &syn::ExprIndex) -> Option<AccessId> {
@@ -110,7 +110,7 @@ impl Parser {
             single => vec![single],
         };
         let span = self.mark(Range { first: Range::from(&*index.expr).first, last: index.bracket_token.span.close() });
-        self.access(place, &indices, false, range, span)
+        self.access((place, &index.expr), &indices, false, range, span)
     }
 
     /// `x[i][j]`: rustc reports it for a tensor.
@@ -140,6 +140,7 @@ impl Parser {
         let binding = name.as_ref().and_then(|name| self.lookup(name));
         match (binding, name) {
             (Some(Binding::Tensor(param)), _) => Some(Place::Tensor(param)),
+            (Some(Binding::Row(row)), _) => self.rows.get(row as usize).map(|(param, _)| Place::Tensor(*param)),
             (Some(Binding::Buffer(buffer) | Binding::Borrowed(buffer, _)), _) => Some(Place::Buffer(buffer)),
             (Some(Binding::Poison), _) => None,
             (Some(Binding::Optional(param)), Some(name)) => {
@@ -168,18 +169,35 @@ impl Parser {
         }
     }
 
-    /// Reads the indices of an access and checks their number.
-    pub(super) fn access(
+    /// The indices that come before those that are written: of what is a row of a tensor of the caller's.
+    pub(super) fn leading(&self, expr: &Expr) -> Vec<ExprId> {
+        let Expr::Path(path) = strip(expr) else { return vec![] };
+        match path.path.get_ident().and_then(|name| self.lookup(&name.to_string())) {
+            Some(Binding::Row(row)) => self.rows.get(row as usize).map_or(vec![], |(_, indices)| indices.clone()),
+            _ => vec![],
+        }
+    }
+
+    /// Indices behind those of the row that they are of.
+    pub(super) fn behind(&mut self, leading: &[ExprId], indices: Vec<ExprId>, span: SpanId) -> Vec<ExprId> {
+        let before: Vec<ExprId> = leading.iter().map(|index| self.again(*index, span)).collect();
+        before.into_iter().chain(indices).collect()
+    }
+
+    /// Reads the indices of an access to what an expression names, and checks their number.
+    fn access(
         &mut self,
-        place: Place,
+        (place, of): (Place, &Expr),
         indices: &[&Expr],
         masked: bool,
         bracket: Range,
         span: SpanId,
     ) -> Option<AccessId> {
-        let rank = self.check_rank(place, indices.len(), bracket);
+        let leading = self.leading(of);
+        let rank = self.check_rank(place, leading.len(), indices.len(), bracket);
         let indices = self.indices(indices)?;
         rank?;
+        let indices = self.behind(&leading, indices, span);
         Some(self.kernel.accesses.push(Access { place, indices, masked, span }))
     }
 
@@ -192,8 +210,8 @@ impl Parser {
         Some(indices)
     }
 
-    /// The number of indices is the number of axes. rustc reports it for a tensor, whose rank is in its type.
-    pub(super) fn check_rank(&mut self, place: Place, found: usize, range: Range) -> Option<()> {
+    /// The number of indices is the number of axes behind the `leading` ones. rustc reports it for a tensor, whose rank is in its type.
+    pub(super) fn check_rank(&mut self, place: Place, leading: usize, found: usize, range: Range) -> Option<()> {
         let (rank, declared) = match place {
             Place::Tensor(param) => match &self.kernel.params[param].kind {
                 ParamKind::Tensor { shape, .. } => (shape.len(), self.kernel.params[param].span),
@@ -201,6 +219,7 @@ impl Parser {
             },
             Place::Buffer(buffer) => (self.kernel.buffers[buffer].extents.len(), self.kernel.buffers[buffer].span),
         };
+        let rank = rank.saturating_sub(leading);
         if rank == found {
             return Some(());
         }

@@ -25,6 +25,8 @@ const MOST_WRITTEN: usize = 10_000;
 pub(super) enum Argument {
     Value(ExprId),
     Tensor(ParamId),
+    /// A row of a tensor: its number in `Parser::rows`.
+    Row(u32),
     Optional(ParamId),
     /// An array, and whether it is given by `&mut`.
     Array(BufferId, bool),
@@ -156,12 +158,16 @@ impl Parser {
             Expr::Reference(reference) => &reference.expr,
             other => other,
         };
+        if let (Expr::MethodCall(call), false) = (strip(inner), optional) {
+            return self.row_argument(call).map(Argument::Row);
+        }
         let name = match strip(inner) {
             Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
             _ => None,
         };
         match (name.and_then(|name| self.lookup(&name)), optional) {
             (Some(Binding::Tensor(param)), false) => Some(Argument::Tensor(param)),
+            (Some(Binding::Row(row)), false) => Some(Argument::Row(row)),
             (Some(Binding::Optional(param)), true) => Some(Argument::Optional(param)),
             (Some(Binding::Poison), _) => None,
             (_, true) => {
@@ -174,6 +180,52 @@ impl Parser {
                 None
             }
         }
+    }
+
+    /// `x.row(i)`, `y.row_mut(i)`, of a tensor or of a row of one: its number.
+    fn row_argument(&mut self, call: &syn::ExprMethodCall) -> Option<u32> {
+        if call.method != "row" && call.method != "row_mut" {
+            let help = "a tensor is given as it is, or a row of it: `x.row(i)`, `y.row_mut(i)`";
+            self.syntax(call.method.span(), format!("`.{}(..)` is no argument for a tensor", call.method), help);
+            return None;
+        }
+        let index = match call.args.first() {
+            Some(index) if call.args.len() == 1 => index,
+            _ => {
+                let at = self.mark(call.paren_token.span);
+                self.rustc(Diagnostic::new(Code::CALL, at, format!("`.{}` takes an index", call.method)));
+                return None;
+            }
+        };
+        let of = match strip(&call.receiver) {
+            Expr::MethodCall(outer) => self.row_argument(outer).and_then(|row| self.rows.get(row as usize).cloned()),
+            receiver => match self.place(receiver, &format!("`.{}(..)`", call.method))? {
+                Place::Tensor(param) => Some((param, self.leading(receiver))),
+                Place::Buffer(_) => {
+                    self.syntax(
+                        receiver,
+                        "a row of an array is no argument",
+                        "give the array, and the index beside it",
+                    );
+                    None
+                }
+            },
+        };
+        let (value, (param, mut indices)) = (self.expr(index)?, of?);
+        let value = self.demand(value, Type::Index)?;
+        let span = self.mark(index);
+        let index = match self.value_binding("row", value) {
+            Binding::Var(var) => self.var(var, span),
+            _ => value,
+        };
+        indices.push(index);
+        self.rows.push((param, indices));
+        Some((self.rows.len() - 1) as u32)
+    }
+
+    /// The tensor of a row, and how many of its axes have an index.
+    fn row(&self, row: u32) -> Option<(ParamId, usize)> {
+        self.rows.get(row as usize).map(|(param, indices)| (*param, indices.len()))
     }
 
     /// An argument of another type than its parameter: rustc's to report.
@@ -251,6 +303,10 @@ impl Parser {
                     let dtype = match (&param.kind, argument) {
                         (ParameterKind::Tensor { element, .. }, Argument::Tensor(p) | Argument::Optional(p)) => {
                             is_it(element).then(|| self.kernel.place_dtype(Place::Tensor(*p)))
+                        }
+                        (ParameterKind::Tensor { element, .. }, Argument::Row(row)) => {
+                            let of = self.row(*row).filter(|_| is_it(element));
+                            of.map(|(param, _)| self.kernel.place_dtype(Place::Tensor(param)))
                         }
                         (ParameterKind::Array { element, .. }, Argument::Array(buffer, _)) => {
                             is_it(element).then(|| self.kernel.buffers[*buffer].dtype)
@@ -355,10 +411,14 @@ impl Parser {
                 }
                 _ => return None,
             };
-            let (place, binding) = match *argument {
-                Argument::Tensor(tensor) => (Place::Tensor(tensor), Binding::Tensor(tensor)),
-                Argument::Optional(tensor) => (Place::Tensor(tensor), Binding::Optional(tensor)),
-                Argument::Array(array, mutable) => (Place::Buffer(array), Binding::Borrowed(array, mutable)),
+            let (place, leading, binding) = match *argument {
+                Argument::Tensor(tensor) => (Place::Tensor(tensor), 0, Binding::Tensor(tensor)),
+                Argument::Row(row) => {
+                    let (tensor, leading) = self.row(row)?;
+                    (Place::Tensor(tensor), leading, Binding::Row(row))
+                }
+                Argument::Optional(tensor) => (Place::Tensor(tensor), 0, Binding::Optional(tensor)),
+                Argument::Array(array, mutable) => (Place::Buffer(array), 0, Binding::Borrowed(array, mutable)),
                 Argument::Value(_) => return None,
             };
             let (wanted, found) = (self.dtype_type(element)?, self.kernel.place_dtype(place));
@@ -367,7 +427,7 @@ impl Parser {
                 self.rustc(Diagnostic::new(Code::TYPE, at, message));
                 return None;
             }
-            let actual = self.place_extents(place, at);
+            let actual: Vec<ExprId> = self.place_extents(place, at).into_iter().skip(leading).collect();
             if actual.len() != dims.len() {
                 let what = self.kernel.place_name(place).to_owned();
                 let message = format!(

@@ -135,6 +135,8 @@ enum Binding {
     Var(VarId),
     Buffer(BufferId),
     Tensor(ParamId),
+    /// A row of a tensor of the caller's, for a `#[tile_fn]`: its number in `Parser::rows`.
+    Row(u32),
     /// An optional tensor, which `if let Some(t)` makes a tensor of.
     Optional(ParamId),
     Scalar(ParamId),
@@ -204,6 +206,8 @@ struct Parser {
     resolved: bool,
     /// Names, innermost last.
     scope: Vec<(String, Binding)>,
+    /// The rows of tensors that `#[tile_fn]`s were given: the tensor, and indices of its first axes.
+    rows: Vec<(ParamId, Vec<ExprId>)>,
     /// Statements of the block being read.
     block: Vec<StmtId>,
     /// How many blocks of loops and conditionals are open around it, each with what it is.
@@ -272,6 +276,7 @@ impl Default for Parser {
             deferred: vec![],
             resolved: true,
             scope: vec![],
+            rows: vec![],
             block: vec![],
             nesting: vec![],
             facts: vec![],

@@ -100,8 +100,8 @@ impl Parser {
                 self.push(ExprKind::Scalar(param), ty, Facts::LAUNCH, span)
             }
             Binding::Value(value) => self.again(value, span),
-            Binding::Tensor(_) | Binding::Buffer(_) | Binding::Borrowed(..) => {
-                let (kind, index) = if matches!(binding, Binding::Tensor(_)) {
+            Binding::Tensor(_) | Binding::Row(_) | Binding::Buffer(_) | Binding::Borrowed(..) => {
+                let (kind, index) = if matches!(binding, Binding::Tensor(_) | Binding::Row(_)) {
                     ("tensor", "an element of it, `copy`")
                 } else {
                     ("array", "an element of it, `copy`, `fill`, `clear`")

@@ -426,6 +426,7 @@ impl Parser {
             Some(Binding::Poison) => None,
             Some(
                 Binding::Tensor(_)
+                | Binding::Row(_)
                 | Binding::Optional(_)
                 | Binding::Scalar(_)
                 | Binding::Var(_)

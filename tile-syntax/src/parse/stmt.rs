@@ -395,7 +395,13 @@ impl Parser {
         let message = match self.lookup(name) {
             Some(Binding::Var(var)) if self.vars[var.as_u32() as usize].assignable => return Some(var),
             Some(Binding::Poison) => return None,
-            Some(Binding::Tensor(_) | Binding::Optional(_) | Binding::Buffer(_) | Binding::Borrowed(..)) => {
+            Some(
+                Binding::Tensor(_)
+                | Binding::Row(_)
+                | Binding::Optional(_)
+                | Binding::Buffer(_)
+                | Binding::Borrowed(..),
+            ) => {
                 let message = format!("`{name}` as a whole cannot be assigned");
                 self.syntax(expr, message, "assign elements, or use `copy`, `fill`, `clear`");
                 return None;

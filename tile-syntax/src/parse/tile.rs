@@ -248,6 +248,7 @@ impl Parser {
                 if destination {
                     self.check_writable(place, &reference.expr);
                 }
+                self.is_no_row(&reference.expr)?;
                 Some(TileRef { place, start: vec![], extents: vec![], transposed: false, span })
             }
             Expr::Path(_) => {
@@ -264,6 +265,7 @@ impl Parser {
                 if destination {
                     self.check_writable(place, argument);
                 }
+                self.is_no_row(argument)?;
                 Some(TileRef { place, start: vec![], extents: vec![], transposed: false, span })
             }
             other => {
@@ -273,6 +275,16 @@ impl Parser {
                 None
             }
         }
+    }
+
+    /// A row of a tensor of the caller's is no tensor to be copied as a whole.
+    fn is_no_row(&mut self, expr: &Expr) -> Option<()> {
+        if self.leading(expr).is_empty() {
+            return Some(());
+        }
+        let help = "give the part: `x.at([0])`, or `x.at([0, 0])` of a matrix";
+        self.syntax(expr, "the caller gives a row of a tensor, which is not copied as a whole", help);
+        None
     }
 
     /// `x.at([i, j])`, `x.tile([r0..r1, c0..c1])`.
@@ -318,16 +330,21 @@ impl Parser {
             }
         };
         let elements: Vec<&Expr> = array.elems.iter().collect();
-        let rank = self.check_rank(place, elements.len(), array.bracket_token.span.into());
+        let leading = self.leading(&call.receiver);
+        let rank = self.check_rank(place, leading.len(), elements.len(), array.bracket_token.span.into());
         if method.starts_with("at") {
             let start = self.indices(&elements)?;
             rank?;
+            let start = self.behind(&leading, start, span);
             return Some(TileRef { place, start, extents: vec![], transposed: false, span });
         }
         let axes: Vec<Option<(ExprId, ExprId)>> =
-            elements.iter().enumerate().map(|(n, axis)| self.tile_axis(axis, (place, n))).collect();
-        let (start, extents) = axes.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
+            elements.iter().enumerate().map(|(n, axis)| self.tile_axis(axis, (place, leading.len() + n))).collect();
+        let (start, extents): (Vec<_>, Vec<_>) = axes.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
         rank?;
+        let start = self.behind(&leading, start, span);
+        let one = leading.iter().map(|_| self.push(ExprKind::Int(1), Type::Index, Facts::CONSTANT, span));
+        let extents = one.collect::<Vec<_>>().into_iter().chain(extents).collect();
         Some(TileRef { place, start, extents, transposed: false, span })
     }
 
