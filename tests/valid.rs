@@ -79,6 +79,7 @@ mod valid {
     mod function_of_crate_tiles;
     mod function_of_crate_unknown;
     mod function_recursion;
+    mod function_row;
     mod function_size;
     mod function_unnamed;
     mod gemm_divide;
