@@ -4,8 +4,8 @@
 //! other one the rows that are that one's to add. So as much is sent, but no block receives more than a tile, and all of them add and store.
 
 use super::Gemm;
-use super::activation::activate;
-use super::operands::{extents_agree, multiply};
+use super::epilogue::store_four;
+use super::operands::{add_steps, extents_agree};
 use super::split::Split;
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
@@ -24,7 +24,7 @@ use tile_runtime::{Element, LaunchError};
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
-    uses(activate, multiply, extents_agree),
+    uses(add_steps, store_four, extents_agree),
     targets(sm_90a),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N)),
     require(N % 8 == 0)
@@ -61,12 +61,7 @@ pub fn gemm_exchange<
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     clear(&mut acc);
-    for step in pipelined(0..share, STAGES) {
-        let k = (part * share + step) * BK;
-        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
-        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-        multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
-    }
+    add_steps::<T, true, BK, STAGES, A_T, B_T>(a, b, &mut a_s, &mut b_s, &mut acc, row, col, part, share);
     let mut mine = alloc_shared::<f32>([CK, own, BN]);
     let mut theirs = alloc_shared::<f32>([CK, own, BN]);
     for [i, j] in parallel([BM, BN]) {
@@ -91,29 +86,11 @@ pub fn gemm_exchange<
             }
         }
     }
-    let mut out = alloc_local::<U>([4]);
     for e in unroll(0..fours) {
         let at = (e * THREADS + t) * 4;
         let (i, j) = (row + part * own + at / BN, col + at % BN);
         if at < own * BN {
-            if beta != 0.0 {
-                for v in vectorized(0..4) {
-                    out[v] = c.masked([i, j + v]);
-                }
-            }
-            for v in unroll(0..4) {
-                let mut value = alpha * sums[[e, v]];
-                if beta != 0.0 {
-                    value += beta * out[v].cast::<f32>();
-                }
-                if let Some(shift) = bias {
-                    value += shift.masked([j + v]).cast::<f32>();
-                }
-                out[v] = activate(value, activation).cast::<U>();
-            }
-            for v in vectorized(0..4) {
-                *c.masked_mut([i, j + v]) = out[v];
-            }
+            store_four::<T, U>(&sums, e, c, bias, i, j, alpha, beta, activation);
         }
     }
 }

@@ -59,6 +59,32 @@ pub fn multiply_by_wgmma<T, const A_T: bool, const B_T: bool>(
     }
 }
 
+/// Adds the products of `share` steps of `BK` elements along K, from step `part * share` on, to the sum of the tile at `row` and `col`, by
+/// [`multiply`] or, with `TF32`, by [`multiply_by_wgmma`]. `a_s` and `b_s` are what a stage of the ring holds.
+#[tile_fn(uses(multiply, multiply_by_wgmma), dtypes(T in [f16, bf16, f32]))]
+pub fn add_steps<T, const TF32: bool, const BK: usize, const STAGES: usize, const A_T: bool, const B_T: bool>(
+    a: &Tensor<T, (A0, A1)>,
+    b: &Tensor<T, (B0, B1)>,
+    a_s: &mut SharedArray<T, (AS0, AS1)>,
+    b_s: &mut SharedArray<T, (BS0, BS1)>,
+    acc: &mut Fragment<f32, (R, S)>,
+    row: usize,
+    col: usize,
+    part: usize,
+    share: usize,
+) {
+    for step in pipelined(0..share, STAGES) {
+        let k = (part * share + step) * BK;
+        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), a_s);
+        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), b_s);
+        if TF32 {
+            multiply_by_wgmma::<T, A_T, B_T>(a_s, b_s, acc);
+        } else {
+            multiply::<T, A_T, B_T>(a_s, b_s, acc);
+        }
+    }
+}
+
 /// [`multiply`] with a choice for f32: with `TF32`, the leading 10 bits of each element's fraction are multiplied, on tensor cores.
 #[tile_fn(uses(multiply), dtypes(T in [f16, bf16, f32]))]
 pub fn multiply_as<T, const TF32: bool, const A_T: bool, const B_T: bool>(
@@ -76,6 +102,27 @@ pub fn multiply_as<T, const TF32: bool, const A_T: bool, const B_T: bool>(
         gemm(a, b.t(), acc).tf32();
     } else {
         gemm(a, b, acc).tf32();
+    }
+}
+
+/// [`add_steps`] of operands that every thread copies, by [`multiply_as`].
+#[tile_fn(uses(multiply_as), dtypes(T in [f16, bf16, f32]))]
+pub fn add_copied_steps<T, const TF32: bool, const BK: usize, const STAGES: usize, const A_T: bool, const B_T: bool>(
+    a: &Tensor<T, (A0, A1)>,
+    b: &Tensor<T, (B0, B1)>,
+    a_s: &mut SharedArray<T, (AS0, AS1)>,
+    b_s: &mut SharedArray<T, (BS0, BS1)>,
+    acc: &mut Fragment<f32, (BM, BN)>,
+    row: usize,
+    col: usize,
+    part: usize,
+    share: usize,
+) {
+    for step in pipelined(0..share, STAGES) {
+        let k = (part * share + step) * BK;
+        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), a_s).tma(false);
+        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), b_s).tma(false);
+        multiply_as::<T, TF32, A_T, B_T>(a_s, b_s, acc);
     }
 }
 

@@ -20,21 +20,28 @@ use tile_runtime::{Element, Error, LaunchError, TensorView};
     instances(VEC in [1, 2, 4], where VEC * T::BITS <= 64),
     pdl(independent = [x]),
     dtypes(T in [f16, bf16, f32]),
+    uses(move_rows),
     require(N % VEC == 0)
 )]
 pub fn pack_rows<T, const VEC: usize>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (M, N)>) {
     let [bx, by] = blocks([ceil_div(N, 64 * VEC), ceil_div(M, 64)]);
     let [tx, ty] = threads([32, 8]);
+    move_rows::<T, VEC>(x, y, by * 64 + ty, (bx * 64 + tx) * VEC);
+}
+
+/// `y = x` for 64 rows and 64 pieces of `VEC` columns, of which a thread has every eighth row from `row` on and two pieces from `col` on.
+#[tile_fn(dtypes(T in [f16, bf16, f32]))]
+fn move_rows<T, const VEC: usize>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (M, N)>, row: usize, col: usize) {
     // 16 reads are under way at once: a warp's are neighbours, however few bytes a thread has.
     let mut values = alloc_local::<T>([16, VEC]);
     for r in unroll(0..16) {
         for v in vectorized(0..VEC) {
-            values[[r, v]] = x.masked([by * 64 + r / 2 * 8 + ty, (bx * 64 + r % 2 * 32 + tx) * VEC + v]);
+            values[[r, v]] = x.masked([row + r / 2 * 8, col + r % 2 * (32 * VEC) + v]);
         }
     }
     for r in unroll(0..16) {
         for v in vectorized(0..VEC) {
-            *y.masked_mut([by * 64 + r / 2 * 8 + ty, (bx * 64 + r % 2 * 32 + tx) * VEC + v]) = values[[r, v]];
+            *y.masked_mut([row + r / 2 * 8, col + r % 2 * (32 * VEC) + v]) = values[[r, v]];
         }
     }
 }
@@ -45,23 +52,30 @@ pub fn pack_rows<T, const VEC: usize>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (
 #[tile_kernel(
     pdl(independent = [x]),
     dtypes(T in [f16, bf16, f32]),
+    uses(turn),
     lints(TK0601 = "deny")
 )]
 pub fn pack_transposed<T>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (N, M)>) {
     let [bx, by] = blocks([ceil_div(N, 64), ceil_div(M, 64)]);
     let [tx, ty] = threads([64, 4]);
+    turn(x, y, by * 64, bx * 64, tx, ty);
+}
+
+/// `y = x^T` for the 64 rows and columns of `x` from `row` and `col` on, by 64 x 4 threads.
+#[tile_fn(dtypes(T in [f16, bf16, f32]))]
+fn turn<T>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (N, M)>, row: usize, col: usize, tx: usize, ty: usize) {
     // A column lies in different banks.
     let mut tile = alloc_shared::<T>([64, if T::BITS == 16 { 66 } else { 65 }]);
     let mut values = alloc_local::<T>([16]);
     for r in unroll(0..16) {
-        values[r] = x.masked([by * 64 + r * 4 + ty, bx * 64 + tx]);
+        values[r] = x.masked([row + r * 4 + ty, col + tx]);
     }
     for r in unroll(0..16) {
         tile[[r * 4 + ty, tx]] = values[r];
     }
     sync_threads();
     for r in unroll(0..16) {
-        *y.masked_mut([bx * 64 + r * 4 + ty, by * 64 + tx]) = tile[[tx, r * 4 + ty]];
+        *y.masked_mut([col + r * 4 + ty, row + tx]) = tile[[tx, r * 4 + ty]];
     }
 }
 
@@ -70,46 +84,26 @@ pub fn pack_transposed<T>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (N, M)>) {
     instances(VEC in [1, 2, 4], where VEC * T::BITS <= 64),
     pdl(independent = []),
     dtypes(T in [f16, bf16, f32]),
+    uses(move_rows),
     require(N % VEC == 0)
 )]
 pub fn pack_rows_batch<T, const VEC: usize>(x: &Tensor<T, (Z, M, N)>, y: &mut Tensor<T, (Z, M, N)>) {
     let [bx, by, z] = blocks([ceil_div(N, 64 * VEC), ceil_div(M, 64), Z]);
     let [tx, ty] = threads([32, 8]);
-    let mut values = alloc_local::<T>([16, VEC]);
-    for r in unroll(0..16) {
-        for v in vectorized(0..VEC) {
-            values[[r, v]] = x.masked([z, by * 64 + r / 2 * 8 + ty, (bx * 64 + r % 2 * 32 + tx) * VEC + v]);
-        }
-    }
-    for r in unroll(0..16) {
-        for v in vectorized(0..VEC) {
-            *y.masked_mut([z, by * 64 + r / 2 * 8 + ty, (bx * 64 + r % 2 * 32 + tx) * VEC + v]) = values[[r, v]];
-        }
-    }
+    move_rows::<T, VEC>(x.row(z), y.row_mut(z), by * 64 + ty, (bx * 64 + tx) * VEC);
 }
 
 /// `y[z] = x[z]^T` for every `z`, as [`pack_transposed`] has it for one matrix.
 #[tile_kernel(
     pdl(independent = []),
     dtypes(T in [f32]),
+    uses(turn),
     lints(TK0601 = "deny")
 )]
 pub fn pack_transposed_batch<T>(x: &Tensor<T, (Z, M, N)>, y: &mut Tensor<T, (Z, N, M)>) {
     let [bx, by, z] = blocks([ceil_div(N, 64), ceil_div(M, 64), Z]);
     let [tx, ty] = threads([64, 4]);
-    // A column lies in different banks.
-    let mut tile = alloc_shared::<T>([64, 65]);
-    let mut values = alloc_local::<T>([16]);
-    for r in unroll(0..16) {
-        values[r] = x.masked([z, by * 64 + r * 4 + ty, bx * 64 + tx]);
-    }
-    for r in unroll(0..16) {
-        tile[[r * 4 + ty, tx]] = values[r];
-    }
-    sync_threads();
-    for r in unroll(0..16) {
-        *y.masked_mut([z, bx * 64 + r * 4 + ty, by * 64 + tx]) = tile[[tx, r * 4 + ty]];
-    }
+    turn(x.row(z), y.row_mut(z), by * 64, bx * 64, tx, ty);
 }
 
 /// How an operand is copied before a product.

@@ -8,7 +8,7 @@ use super::Gemm;
 use super::copied::{Copied, Operands, Speed};
 use super::epilogue::finish;
 use super::model::{MULTIPROCESSORS, up};
-use super::operands::{extents_agree, multiply_as};
+use super::operands::{add_copied_steps, extents_agree};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
@@ -31,7 +31,7 @@ use tile_runtime::{Element, LaunchError};
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish, multiply_as, extents_agree),
+    uses(finish, add_copied_steps, extents_agree),
     require(0 < slots),
     require(ceil_div(N, BN) * ceil_div(M, BM) * slots <= 1056),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
@@ -70,12 +70,7 @@ pub fn gemm_parts<
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     clear(&mut acc);
-    for step in pipelined(0..share, STAGES) {
-        let k = (part * share + step) * BK;
-        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).tma(false);
-        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
-        multiply_as::<T, TF32, A_T, B_T>(&a_s, &b_s, &mut acc);
-    }
+    add_copied_steps::<T, TF32, BK, STAGES, A_T, B_T>(a, b, &mut a_s, &mut b_s, &mut acc, row, col, part, share);
     // A thread multiplies four neighbouring columns by multiply-adds. Those of all threads are put aside together.
     let quads = BK <= 16 && !TF32;
     if slots > 1 {

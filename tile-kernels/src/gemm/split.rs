@@ -5,11 +5,10 @@
 //! launch. All take operands of 16 bits in every layout; the first two also f32, one operand of it at least along K, of which the
 //! leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
 
-use super::activation::activate;
 use super::choice::TILES;
-use super::epilogue::finish;
+use super::epilogue::{finish, store_four};
 use super::model::{MULTIPROCESSORS, Work, at_once, up};
-use super::operands::{extents_agree, multiply_by_wgmma};
+use super::operands::{add_steps, extents_agree};
 use super::{Gemm, exchange, partial};
 use tile_runtime::kernel::{Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
@@ -31,7 +30,7 @@ use tile_runtime::{Element, LaunchError};
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish, multiply_by_wgmma, extents_agree),
+    uses(finish, add_steps, extents_agree),
     targets(sm_90a),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
@@ -58,7 +57,7 @@ pub fn gemm_cluster<
 ) {
     // ANCHOR: cluster
     let depth = if A_T { A0 } else { A1 };
-    // `multiply_by_wgmma` makes the transpose of the product then.
+    // `add_steps` makes the transpose of the product then.
     let turned = T::BITS == 32 && !B_T;
     let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), CK]);
     cluster([1, 1, CK]);
@@ -70,12 +69,7 @@ pub fn gemm_cluster<
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([if turned { BN } else { BM }, if turned { BM } else { BN }]);
     clear(&mut acc);
-    for step in pipelined(0..share, STAGES) {
-        let k = (part * share + step) * BK;
-        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
-        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-        multiply_by_wgmma::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
-    }
+    add_steps::<T, true, BK, STAGES, A_T, B_T>(a, b, &mut a_s, &mut b_s, &mut acc, row, col, part, share);
     cluster_reduce(Sum, &mut acc);
     if part == 0 {
         if turned {
@@ -110,7 +104,7 @@ pub fn gemm_cluster<
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(activate, multiply_by_wgmma, extents_agree),
+    uses(add_steps, store_four, extents_agree),
     targets(sm_90a),
     require(0 < slots && slots <= S),
     require(A0 <= 1 << 22 && A1 <= 1 << 22),
@@ -145,7 +139,7 @@ pub fn gemm_slots<
     arrived: &mut Workspace<u32, (Fixed<128>, Fixed<128>)>,
 ) {
     let depth = if A_T { A0 } else { A1 };
-    // `multiply_by_wgmma` makes the transpose of the product then.
+    // `add_steps` makes the transpose of the product then.
     let turned = T::BITS == 32 && !B_T;
     let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), slots]);
     let [t] = threads([THREADS]);
@@ -158,12 +152,7 @@ pub fn gemm_slots<
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([if turned { BN } else { BM }, if turned { BM } else { BN }]);
     clear(&mut acc);
-    for step in pipelined(0..share, STAGES) {
-        let k = (min(part, S) * share + step) * BK;
-        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
-        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-        multiply_by_wgmma::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
-    }
+    add_steps::<T, true, BK, STAGES, A_T, B_T>(a, b, &mut a_s, &mut b_s, &mut acc, row, col, min(part, S), share);
     if turned {
         copy(acc.t(), partial.at_mut([part, row, col]));
     } else {
@@ -176,7 +165,6 @@ pub fn gemm_slots<
         for part in 0..BM * BN / (4 * THREADS) / fours {
             let mut sums = alloc_local::<f32>([fours, 4]);
             let mut read = alloc_local::<f32>([4]);
-            let mut out = alloc_local::<U>([4]);
             clear(&mut sums);
             for s in serial(0..slots).unroll(4) {
                 for e in unroll(0..fours) {
@@ -191,25 +179,8 @@ pub fn gemm_slots<
             }
             for e in unroll(0..fours) {
                 let at = ((part * fours + e) * THREADS + t) * 4;
-                if beta != 0.0 {
-                    for v in vectorized(0..4) {
-                        out[v] = c.masked([row + at / BN, col + at % BN + v]);
-                    }
-                }
-                for v in unroll(0..4) {
-                    let mut value = alpha * sums[[e, v]];
-                    if beta != 0.0 {
-                        value += beta * out[v].cast::<f32>();
-                    }
-                    if let Some(shift) = bias {
-                        value += shift.masked([col + at % BN + v]).cast::<f32>();
-                    }
-                    value = activate(value, activation);
-                    out[v] = value.cast::<U>();
-                }
-                for v in vectorized(0..4) {
-                    *c.masked_mut([row + at / BN, col + at % BN + v]) = out[v];
-                }
+                let (i, j) = (row + at / BN, col + at % BN);
+                store_four::<T, U>(&sums, e, c, bias, i, j, alpha, beta, activation);
             }
         }
     }

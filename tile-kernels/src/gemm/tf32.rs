@@ -7,7 +7,7 @@
 
 use super::epilogue::finish;
 use super::model::{INSTANCES, Parameters};
-use super::operands::{extents_agree, multiply_by_wgmma};
+use super::operands::{add_copied_steps, add_steps, extents_agree};
 use super::policy::Policy;
 use super::split::Split;
 use super::{Choice, Gemm, Tile, rows_begin_at};
@@ -33,7 +33,7 @@ use tile_runtime::prelude::*;
         where (B_T || BN <= 128) && (!B_T || BM <= 128)
     ),
     pdl(independent = [b]),
-    uses(finish, multiply_by_wgmma, extents_agree),
+    uses(finish, add_steps, extents_agree),
     targets(sm_90a),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
@@ -67,12 +67,8 @@ pub fn gemm_tf32<
         let row = by * BM;
         let col = bx * BN;
         clear(&mut acc);
-        for step in pipelined(0..ceil_div(depth, 32), STAGES) {
-            let k = step * 32;
-            copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
-            copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-            multiply_by_wgmma::<f32, A_T, B_T>(&a_s, &b_s, &mut acc);
-        }
+        let steps = ceil_div(depth, 32);
+        add_steps::<f32, true, 32, STAGES, A_T, B_T>(a, b, &mut a_s, &mut b_s, &mut acc, row, col, 0, steps);
         if B_T {
             if EPILOGUE {
                 finish::<f32, f32, false>(&mut acc, c, bias, row, col, alpha, beta, activation);
@@ -93,7 +89,7 @@ pub fn gemm_tf32<
         (BM, BN, STAGES, THREADS) in [(128, 128, 4, 256), (64, 64, 4, 128)],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
     ),
-    uses(finish, extents_agree),
+    uses(finish, add_copied_steps, extents_agree),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
 pub fn gemm_any_tf32<
@@ -122,20 +118,8 @@ pub fn gemm_any_tf32<
     let mut b_s = alloc_shared::<f32>([if B_T { BN } else { 16 }, if B_T { 16 } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     clear(&mut acc);
-    for step in pipelined(0..ceil_div(depth, 16), STAGES) {
-        let k = step * 16;
-        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).tma(false);
-        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
-        if A_T && B_T {
-            gemm(a_s.t(), b_s.t(), &mut acc).tf32();
-        } else if A_T {
-            gemm(a_s.t(), &b_s, &mut acc).tf32();
-        } else if B_T {
-            gemm(&a_s, b_s.t(), &mut acc).tf32();
-        } else {
-            gemm(&a_s, &b_s, &mut acc).tf32();
-        }
-    }
+    let steps = ceil_div(depth, 16);
+    add_copied_steps::<f32, true, 16, STAGES, A_T, B_T>(a, b, &mut a_s, &mut b_s, &mut acc, row, col, 0, steps);
     finish::<f32, f32, false>(&mut acc, c, bias, row, col, alpha, beta, activation);
     copy(&acc, c.at_mut([row, col]));
 }

@@ -1,6 +1,7 @@
 //! The kernel whose weights arrive by bulk copies: where a launch is dependent, shared memory fills with them while the
 //! previous kernel drains.
 
+use super::parts::{all_warps, keep_sums, load_columns, row_part, store_row};
 use tile_runtime::prelude::*;
 
 /// `y = alpha W x + beta y` as [`gemv_specialized`](struct@super::specialized::gemv_specialized), for rows that fit into shared memory
@@ -24,7 +25,8 @@ use tile_runtime::prelude::*;
     require(K % VEC == 0),
     specialize(K),
     targets(sm_90a),
-    pdl(independent = [w])
+    pdl(independent = [w]),
+    uses(load_columns, row_part, keep_sums, all_warps, store_row)
 )]
 pub fn gemv_bulk<
     T: Float,
@@ -48,54 +50,24 @@ pub fn gemv_bulk<
     let first = block * ROWS;
 
     let mut xs = alloc_local::<f32>([loads, VEC]);
-    for u in unroll(0..loads) {
-        let mut loaded = alloc_local::<T>([VEC]);
-        for v in vectorized(0..VEC) {
-            loaded[v] = x.masked([u * step + thread * VEC + v]);
-        }
-        for v in unroll(0..VEC) {
-            xs[[u, v]] = loaded[v].cast::<f32>();
-        }
-    }
+    load_columns(x, &mut xs, step, thread);
     // ANCHOR: bulk
     let mut ws = alloc_shared::<T>([SPAN, loads * step]);
     let mut parts = alloc_shared::<f32>([ROWS, WARPS]);
     for s in pipelined(0..ROWS / SPAN, STAGES) {
         copy(w.at([first + s * SPAN, 0]), &mut ws).evict(First);
-        let mut sums = alloc_local::<f32>([SPAN, 4]);
-        clear(&mut sums);
+        let mut sums = alloc_local::<f32>([SPAN]);
         for r in unroll(0..SPAN) {
-            for u in unroll(0..loads) {
-                let mut row = alloc_local::<T>([VEC]);
-                for v in vectorized(0..VEC) {
-                    row[v] = ws[[r, u * step + thread * VEC + v]];
-                }
-                for v in unroll(0..VEC) {
-                    sums[[r, v % 4]] += row[v].cast::<f32>() * xs[[u, v]];
-                }
-            }
+            sums[r] = row_part(&ws, r, &xs, thread);
         }
-        for r in unroll(0..SPAN) {
-            let sum = warp_reduce(Sum, (sums[[r, 0]] + sums[[r, 1]]) + (sums[[r, 2]] + sums[[r, 3]]));
-            if lane == 0 {
-                parts[[s * SPAN + r, warp]] = sum;
-            }
-        }
+        keep_sums(&sums, &mut parts, s * SPAN, lane, warp);
     }
     // ANCHOR_END: bulk
     sync_threads();
     for i in 0..ceil_div(ROWS, 32 * WARPS) {
         let r = i * (32 * WARPS) + thread;
-        if r < ROWS && first + r < N {
-            let mut total = parts[[r, 0]];
-            for i in unroll(1..WARPS) {
-                total += parts[[r, i]];
-            }
-            let mut value = alpha * total;
-            if beta != 0.0 {
-                value += beta * y[first + r].cast::<f32>();
-            }
-            y[first + r] = value.cast::<T>();
+        if r < ROWS {
+            store_row(y, first + r, all_warps(&parts, r), alpha, beta);
         }
     }
 }

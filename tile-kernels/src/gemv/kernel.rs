@@ -1,5 +1,6 @@
 //! The kernel: memory bound, so everything here is about loads.
 
+use super::parts::{add_products, load_rows, store_row};
 use tile_runtime::prelude::*;
 
 /// `y = alpha W x + beta y` for a row-major `W` of N rows and K columns, accumulated in f32.
@@ -19,7 +20,8 @@ use tile_runtime::prelude::*;
     ),
     require(K % VEC == 0),
     stream(w),
-    pdl(independent = [w])
+    pdl(independent = [w]),
+    uses(load_rows, add_products, store_row)
 )]
 pub fn gemv<
     T: Float,
@@ -42,40 +44,17 @@ pub fn gemv<
     let row = (block * GROUPS + group) * ROWS;
 
     let mut sums = alloc_local::<f32>([ROWS]);
-    let mut ws = alloc_local::<T>([ROWS, UNROLL, VEC]);
+    let mut ws = alloc_local::<T>([UNROLL, ROWS, VEC]);
     clear(&mut sums);
     for chunk in pipelined(0..ceil_div(K, UNROLL * step), STAGES) {
         let first = chunk * (UNROLL * step) + tk * VEC;
-        for u in unroll(0..UNROLL) {
-            for r in unroll(0..ROWS) {
-                for v in vectorized(0..VEC) {
-                    ws[[r, u, v]] = w.masked([row + r, first + u * step + v]);
-                }
-            }
-        }
-        for u in unroll(0..UNROLL) {
-            // x is in a cache after the first block: it is not worth registers ahead.
-            let mut xs = alloc_local::<T>([VEC]);
-            for v in vectorized(0..VEC) {
-                xs[v] = x.masked([first + u * step + v]);
-            }
-            for r in unroll(0..ROWS) {
-                for v in unroll(0..VEC) {
-                    sums[r] += ws[[r, u, v]].cast::<f32>() * xs[v].cast::<f32>();
-                }
-            }
-        }
+        load_rows(w, &mut ws, row, 1, first, step);
+        add_products(&ws, x, &mut sums, first, step);
     }
     thread_allreduce(Sum, &mut sums, tk);
     if tk == 0 {
         for r in unroll(0..ROWS) {
-            if row + r < N {
-                let mut value = alpha * sums[r];
-                if beta != 0.0 {
-                    value += beta * y[row + r].cast::<f32>();
-                }
-                y[row + r] = value.cast::<T>();
-            }
+            store_row(y, row + r, sums[r], alpha, beta);
         }
     }
 }

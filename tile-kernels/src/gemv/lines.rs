@@ -1,5 +1,6 @@
 //! The kernel for rows that lie side by side but are not aligned: 16-byte loads inside of rows, single elements at their ends.
 
+use super::parts::store_row;
 use tile_runtime::prelude::*;
 
 /// `y = alpha W x + beta y` as [`gemv`](struct@super::kernel::gemv), for rows that begin anywhere.
@@ -22,7 +23,8 @@ use tile_runtime::prelude::*;
     require(start < VEC),
     require(before <= 1),
     stream(w, lines),
-    pdl(independent = [w, lines])
+    pdl(independent = [w, lines]),
+    uses(store_row)
 )]
 pub fn gemv_lines<
     T: Float,
@@ -96,13 +98,7 @@ pub fn gemv_lines<
     thread_allreduce(Sum, &mut sums, lane);
     if lane == 0 {
         for r in unroll(0..ROWS) {
-            if row + r * VEC < N {
-                let mut value = alpha * sums[r];
-                if beta != 0.0 {
-                    value += beta * y[row + r * VEC].cast::<f32>();
-                }
-                y[row + r * VEC] = value.cast::<T>();
-            }
+            store_row(y, row + r * VEC, sums[r], alpha, beta);
         }
     }
 }

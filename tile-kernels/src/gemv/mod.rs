@@ -8,6 +8,7 @@
 //! | [`lines`] | rows that lie side by side and are not aligned: 16-byte loads inside of them |
 //! | [`split`] | few long rows: the blocks of a cluster share one |
 //! | [`bulk`], [`ring`] | weights that arrive by bulk copies, a constant number of rows a block or equally many in each |
+//! | [`columns`] | `y = W^T x`, which [`gemm`](fn@crate::gemm::gemm) makes of products of one row |
 //! | [`stream`] | a decode step's products, with what happens before and after them |
 //!
 //! [`candidates()`] lists what a call may launch, with the time that [`model`] expects of it; the call takes the least.
@@ -18,9 +19,11 @@
 pub mod bulk;
 pub mod candidates;
 mod choice;
+pub mod columns;
 pub mod kernel;
 pub mod lines;
 pub mod model;
+pub mod parts;
 pub mod ring;
 pub mod rows;
 pub mod specialized;

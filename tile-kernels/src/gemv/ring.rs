@@ -1,6 +1,6 @@
 //! The kernel whose blocks have equally many rows: weights arrive by bulk copies in a ring that never runs dry between rows.
 
-use super::stream::{all_warps, keep_sums, row_part};
+use super::parts::{all_warps, keep_sums, load_columns, row_part, store_row};
 use tile_runtime::prelude::*;
 
 /// `y = alpha W x + beta y` as [`gemv_bulk`](struct@super::bulk::gemv_bulk), where the launch says how many rows a block has: as many as give
@@ -22,7 +22,7 @@ use tile_runtime::prelude::*;
     specialize(K),
     targets(sm_90a),
     pdl(independent = [w]),
-    uses(row_part, keep_sums, all_warps)
+    uses(load_columns, row_part, keep_sums, all_warps, store_row)
 )]
 pub fn gemv_ring<
     T: Float,
@@ -47,15 +47,7 @@ pub fn gemv_ring<
     let first = block * rows;
 
     let mut xs = alloc_local::<f32>([loads, VEC]);
-    for u in unroll(0..loads) {
-        let mut loaded = alloc_local::<T>([VEC]);
-        for v in vectorized(0..VEC) {
-            loaded[v] = x.masked([u * step + thread * VEC + v]);
-        }
-        for v in unroll(0..VEC) {
-            xs[[u, v]] = loaded[v].cast::<f32>();
-        }
-    }
+    load_columns(x, &mut xs, step, thread);
     let mut parts = alloc_shared::<f32>([MOST + SPAN, WARPS]);
     let mut ws = alloc_shared::<T>([SPAN, loads * step]);
     for s in pipelined(0..ceil_div(min(rows, MOST), SPAN), STAGES) {
@@ -69,12 +61,8 @@ pub fn gemv_ring<
     sync_threads();
     for i in 0..ceil_div(min(rows, MOST), 32 * WARPS) {
         let r = i * (32 * WARPS) + thread;
-        if r < rows && first + r < N {
-            let mut value = alpha * all_warps(&parts, r);
-            if beta != 0.0 {
-                value += beta * y[first + r].cast::<f32>();
-            }
-            y[first + r] = value.cast::<T>();
+        if r < rows {
+            store_row(y, first + r, all_warps(&parts, r), alpha, beta);
         }
     }
 }

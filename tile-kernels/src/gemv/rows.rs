@@ -1,5 +1,6 @@
 //! The kernel for short rows, and for rows that 16-byte loads cannot read.
 
+use super::parts::{add_products, load_rows, store_row};
 use tile_runtime::prelude::*;
 
 /// `y = alpha W x + beta y` as [`gemv`](struct@super::kernel::gemv), with `LANES` threads a row: a part of a warp, a warp or several.
@@ -22,7 +23,8 @@ use tile_runtime::prelude::*;
     ),
     require(K % VEC == 0),
     stream(w),
-    pdl(independent = [w])
+    pdl(independent = [w]),
+    uses(load_rows, add_products, store_row)
 )]
 pub fn gemv_rows<
     T: Float,
@@ -48,35 +50,13 @@ pub fn gemv_rows<
     clear(&mut sums);
     for chunk in 0..ceil_div(K, UNROLL * step) {
         let first = chunk * (UNROLL * step) + lane * VEC;
-        for u in unroll(0..UNROLL) {
-            for r in unroll(0..ROWS) {
-                for v in vectorized(0..VEC) {
-                    ws[[u, r, v]] = w.masked([row + r * GROUPS, first + u * step + v]);
-                }
-            }
-        }
-        for u in unroll(0..UNROLL) {
-            let mut xs = alloc_local::<T>([VEC]);
-            for v in vectorized(0..VEC) {
-                xs[v] = x.masked([first + u * step + v]);
-            }
-            for r in unroll(0..ROWS) {
-                for v in unroll(0..VEC) {
-                    sums[r] += ws[[u, r, v]].cast::<f32>() * xs[v].cast::<f32>();
-                }
-            }
-        }
+        load_rows(w, &mut ws, row, GROUPS, first, step);
+        add_products(&ws, x, &mut sums, first, step);
     }
     thread_allreduce(Sum, &mut sums, lane);
     if lane == 0 {
         for r in unroll(0..ROWS) {
-            if row + r * GROUPS < N {
-                let mut value = alpha * sums[r];
-                if beta != 0.0 {
-                    value += beta * y[row + r * GROUPS].cast::<f32>();
-                }
-                y[row + r * GROUPS] = value.cast::<T>();
-            }
+            store_row(y, row + r * GROUPS, sums[r], alpha, beta);
         }
     }
 }

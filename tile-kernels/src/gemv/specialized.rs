@@ -1,6 +1,7 @@
 //! The kernel for a K that is known when it is compiled: how often a thread loads is a constant, so its loads are written
 //! out one by one, without a mask where K divides evenly.
 
+use super::parts::{load_rows, store_row};
 use tile_runtime::prelude::*;
 
 /// `y = alpha W x + beta y` as [`gemv`](struct@super::kernel::gemv), compiled for each K it meets.
@@ -21,7 +22,8 @@ use tile_runtime::prelude::*;
     require(K % VEC == 0),
     specialize(K),
     stream(w),
-    pdl(independent = [w])
+    pdl(independent = [w]),
+    uses(load_rows, store_row)
 )]
 pub fn gemv_specialized<
     T: Float,
@@ -47,17 +49,11 @@ pub fn gemv_specialized<
     let row = (block * GROUPS + group) * ROWS;
 
     let mut sums = alloc_local::<f32>([ROWS, 2]);
-    let mut ws = alloc_local::<T>([ROWS, loads, VEC]);
+    let mut ws = alloc_local::<T>([loads, ROWS, VEC]);
     clear(&mut sums);
     for chunk in pipelined(0..chunks, STAGES) {
         let first = chunk * (loads * step) + tk * VEC;
-        for u in unroll(0..loads) {
-            for r in unroll(0..ROWS) {
-                for v in vectorized(0..VEC) {
-                    ws[[r, u, v]] = w.masked([row + r, first + u * step + v]);
-                }
-            }
-        }
+        load_rows(w, &mut ws, row, 1, first, step);
         for u in unroll(0..loads) {
             let mut xs = alloc_local::<T>([VEC]);
             for v in vectorized(0..VEC) {
@@ -65,7 +61,7 @@ pub fn gemv_specialized<
             }
             for r in unroll(0..ROWS) {
                 for v in unroll(0..VEC) {
-                    sums[[r, u % 2]] += ws[[r, u, v]].cast::<f32>() * xs[v].cast::<f32>();
+                    sums[[r, u % 2]] += ws[[u, r, v]].cast::<f32>() * xs[v].cast::<f32>();
                 }
             }
         }
@@ -77,13 +73,7 @@ pub fn gemv_specialized<
     thread_allreduce(Sum, &mut totals, tk);
     if tk == 0 {
         for r in unroll(0..ROWS) {
-            if row + r < N {
-                let mut value = alpha * totals[r];
-                if beta != 0.0 {
-                    value += beta * y[row + r].cast::<f32>();
-                }
-                y[row + r] = value.cast::<T>();
-            }
+            store_row(y, row + r, totals[r], alpha, beta);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The kernel for few long rows: the blocks of a cluster share a row.
 
+use super::parts::{add_products, load_rows, store_row};
 use tile_runtime::prelude::*;
 
 /// `y = alpha W x + beta y` as [`gemv`](struct@super::kernel::gemv), with the columns of `ROWS` rows split over the `PARTS` blocks of a
@@ -19,7 +20,8 @@ use tile_runtime::prelude::*;
     require(K % VEC == 0),
     targets(sm_90a),
     stream(w),
-    pdl(independent = [w])
+    pdl(independent = [w]),
+    uses(load_rows, add_products, store_row)
 )]
 pub fn gemv_split<
     T: Float,
@@ -49,24 +51,8 @@ pub fn gemv_split<
     clear(&mut sums);
     for chunk in 0..ceil_div(K, PARTS * UNROLL * step) {
         let first = (chunk * (UNROLL * PARTS) + part) * step + thread * VEC;
-        for u in unroll(0..UNROLL) {
-            for r in unroll(0..ROWS) {
-                for v in vectorized(0..VEC) {
-                    ws[[u, r, v]] = w.masked([row + r, first + u * (PARTS * step) + v]);
-                }
-            }
-        }
-        for u in unroll(0..UNROLL) {
-            let mut xs = alloc_local::<T>([VEC]);
-            for v in vectorized(0..VEC) {
-                xs[v] = x.masked([first + u * (PARTS * step) + v]);
-            }
-            for r in unroll(0..ROWS) {
-                for v in unroll(0..VEC) {
-                    sums[r] += ws[[u, r, v]].cast::<f32>() * xs[v].cast::<f32>();
-                }
-            }
-        }
+        load_rows(w, &mut ws, row, 1, first, PARTS * step);
+        add_products(&ws, x, &mut sums, first, PARTS * step);
     }
     // A tile of the threads' sums, since tiles are what a cluster adds.
     for r in unroll(0..ROWS) {
@@ -79,13 +65,7 @@ pub fn gemv_split<
     if part == 0 {
         reduce(Sum, &tile, &mut totals, 1);
         for [r] in parallel([ROWS]) {
-            if row + r < N {
-                let mut value = alpha * totals[r];
-                if beta != 0.0 {
-                    value += beta * y[row + r].cast::<f32>();
-                }
-                y[row + r] = value.cast::<T>();
-            }
+            store_row(y, row + r, totals[r], alpha, beta);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! vector before the product, and to the result after it, happens in the same launch.
 
 use super::Gemv;
+use super::parts::{all_warps, keep_sums, load_columns, row_part, store_row};
 use crate::reduce::row_sum;
 use crate::swiglu::silu;
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, Target, TensorInput, TensorOutput};
@@ -11,55 +12,6 @@ use tile_runtime::prelude::*;
 #[tile_fn]
 pub fn rows_of_block<const SPAN: usize>(rows: usize) -> usize {
     min(ceil_div(max(1, ceil_div(rows, 264)), SPAN), 1024 / SPAN) * SPAN
-}
-
-/// The thread's part of the product of row `r` of a stage and the vector, of which it has `xs`.
-#[tile_fn]
-pub fn row_part<T: Float>(
-    rows: &SharedArray<T, (SPAN, WIDTH)>,
-    r: usize,
-    xs: &LocalArray<f32, (LOADS, VEC)>,
-    thread: usize,
-) -> f32 {
-    let mut sums = alloc_local::<f32>([4]);
-    clear(&mut sums);
-    for u in unroll(0..LOADS) {
-        let mut row = alloc_local::<T>([VEC]);
-        for v in vectorized(0..VEC) {
-            row[v] = rows[[r, u * (WIDTH / LOADS) + thread * VEC + v]];
-        }
-        for v in unroll(0..VEC) {
-            sums[v % 4] += row[v].cast::<f32>() * xs[[u, v]];
-        }
-    }
-    (sums[0] + sums[1]) + (sums[2] + sums[3])
-}
-
-/// Puts the warp's sums of the rows of a stage into `parts`, from row `first` of it on.
-#[tile_fn]
-pub fn keep_sums(
-    sums: &LocalArray<f32, (SPAN,)>,
-    parts: &mut SharedArray<f32, (ROWS, WARPS)>,
-    first: usize,
-    lane: usize,
-    warp: usize,
-) {
-    for r in unroll(0..SPAN) {
-        let sum = warp_reduce(Sum, sums[r]);
-        if lane == 0 {
-            parts[[first + r, warp]] = sum;
-        }
-    }
-}
-
-/// The sum of all warps' parts of row `r`.
-#[tile_fn]
-pub fn all_warps(parts: &SharedArray<f32, (ROWS, WARPS)>, r: usize) -> f32 {
-    let mut total = parts[[r, 0]];
-    for i in unroll(1..WARPS) {
-        total += parts[[r, i]];
-    }
-    total
 }
 
 /// `y = alpha W x + beta y` for W of `[N, K]`.
@@ -77,7 +29,7 @@ pub fn all_warps(parts: &SharedArray<f32, (ROWS, WARPS)>, r: usize) -> f32 {
     specialize(N, K),
     targets(sm_90a),
     pdl(independent = [w]),
-    uses(rows_of_block, row_part, keep_sums, all_warps)
+    uses(rows_of_block, load_columns, row_part, keep_sums, all_warps, store_row)
 )]
 pub fn gemv_stream<T: Float, const WARPS: usize, const SPAN: usize, const STAGES: usize, const VEC: usize>(
     w: &Tensor<T, (N, K)>,
@@ -95,15 +47,7 @@ pub fn gemv_stream<T: Float, const WARPS: usize, const SPAN: usize, const STAGES
     let first = block * rows;
 
     let mut xs = alloc_local::<f32>([loads, VEC]);
-    for u in unroll(0..loads) {
-        let mut loaded = alloc_local::<T>([VEC]);
-        for v in vectorized(0..VEC) {
-            loaded[v] = x.masked([u * step + thread * VEC + v]);
-        }
-        for v in unroll(0..VEC) {
-            xs[[u, v]] = loaded[v].cast::<f32>();
-        }
-    }
+    load_columns(x, &mut xs, step, thread);
     let mut parts = alloc_shared::<f32>([rows, WARPS]);
     let mut ws = alloc_shared::<T>([SPAN, loads * step]);
     for s in pipelined(0..rows / SPAN, STAGES) {
@@ -117,12 +61,8 @@ pub fn gemv_stream<T: Float, const WARPS: usize, const SPAN: usize, const STAGES
     sync_threads();
     for i in 0..ceil_div(rows, 32 * WARPS) {
         let r = i * (32 * WARPS) + thread;
-        if r < rows && first + r < N {
-            let mut value = alpha * all_warps(&parts, r);
-            if beta != 0.0 {
-                value += beta * y[first + r].cast::<f32>();
-            }
-            y[first + r] = value.cast::<T>();
+        if r < rows {
+            store_row(y, first + r, all_warps(&parts, r), alpha, beta);
         }
     }
 }

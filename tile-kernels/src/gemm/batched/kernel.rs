@@ -1,7 +1,7 @@
 //! The kernels of many products: those of one with a third axis of tiles.
 
-use crate::gemm::epilogue::finish_of;
-use crate::gemm::operands::{extents_agree, multiply, multiply_as, multiply_by_wgmma};
+use crate::gemm::epilogue::finish;
+use crate::gemm::operands::{add_copied_steps, add_steps, extents_agree, multiply_by_wgmma};
 use tile_runtime::prelude::*;
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` for every `z`; an operand whose first extent is 1 is every batch's.
@@ -35,7 +35,7 @@ use tile_runtime::prelude::*;
     ),
     pdl(independent = []),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish_of, multiply, extents_agree),
+    uses(finish, add_steps, extents_agree),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
@@ -74,14 +74,20 @@ pub fn gemm_batch<
         let az = min(z, AZ - 1);
         let bz = min(z, BZ - 1);
         clear(&mut acc);
-        for step in pipelined(0..ceil_div(depth, BK), STAGES) {
-            let k = step * BK;
-            copy(a.at([az, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
-            copy(b.at([bz, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-            multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
-        }
+        let steps = ceil_div(depth, BK);
+        add_steps::<T, false, BK, STAGES, A_T, B_T>(
+            a.row(az),
+            b.row(bz),
+            &mut a_s,
+            &mut b_s,
+            &mut acc,
+            row,
+            col,
+            0,
+            steps,
+        );
         if EPILOGUE {
-            finish_of::<T, U, false>(&mut acc, c, bias, z, row, col, alpha, beta, activation);
+            finish::<T, U, false>(&mut acc, c.row(z), bias, row, col, alpha, beta, activation);
         }
         copy(&acc, c.at_mut([z, row, col]));
     }
@@ -106,7 +112,7 @@ pub fn gemm_batch<
         where (B_T || BN <= 128 && BN % 64 == 0) && (!B_T || BM <= 128 && BM % 64 == 0 || !A_T && BM % 64 != 0)
     ),
     pdl(independent = []),
-    uses(finish_of, multiply_by_wgmma, extents_agree),
+    uses(finish, multiply_by_wgmma, extents_agree),
     targets(sm_90a),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
@@ -157,12 +163,12 @@ pub fn gemm_batch_tf32<
         }
         if !turned {
             if EPILOGUE {
-                finish_of::<f32, f32, false>(&mut acc, c, bias, z, row, col, alpha, beta, activation);
+                finish::<f32, f32, false>(&mut acc, c.row(z), bias, row, col, alpha, beta, activation);
             }
             copy(&acc, c.at_mut([z, row, col]));
         } else {
             if EPILOGUE {
-                finish_of::<f32, f32, true>(&mut acc, c, bias, z, row, col, alpha, beta, activation);
+                finish::<f32, f32, true>(&mut acc, c.row(z), bias, row, col, alpha, beta, activation);
             }
             copy(acc.t(), c.at_mut([z, row, col]));
         }
@@ -177,7 +183,7 @@ pub fn gemm_batch_tf32<
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
     ),
     pdl(independent = []),
-    uses(finish_of, multiply_as, extents_agree),
+    uses(finish, add_copied_steps, extents_agree),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
@@ -209,12 +215,18 @@ pub fn gemm_batch_any_tf32<
     let mut b_s = alloc_shared::<f32>([if B_T { BN } else { 16 }, if B_T { 16 } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     clear(&mut acc);
-    for step in pipelined(0..ceil_div(depth, 16), STAGES) {
-        let k = step * 16;
-        copy(a.at([az, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).tma(false);
-        copy(b.at([bz, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
-        multiply_as::<f32, true, A_T, B_T>(&a_s, &b_s, &mut acc);
-    }
-    finish_of::<f32, f32, false>(&mut acc, c, bias, z, row, col, alpha, beta, activation);
+    let steps = ceil_div(depth, 16);
+    add_copied_steps::<f32, true, 16, STAGES, A_T, B_T>(
+        a.row(az),
+        b.row(bz),
+        &mut a_s,
+        &mut b_s,
+        &mut acc,
+        row,
+        col,
+        0,
+        steps,
+    );
+    finish::<f32, f32, false>(&mut acc, c.row(z), bias, row, col, alpha, beta, activation);
     copy(&acc, c.at_mut([z, row, col]));
 }

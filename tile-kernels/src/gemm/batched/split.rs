@@ -2,8 +2,8 @@
 //!
 //! Where the tiles of all products leave multiprocessors idle, or K is so long that their last round does.
 
-use crate::gemm::epilogue::finish_of;
-use crate::gemm::operands::{extents_agree, multiply, multiply_as, multiply_by_wgmma};
+use crate::gemm::epilogue::finish;
+use crate::gemm::operands::{add_copied_steps, add_steps, extents_agree};
 use tile_runtime::prelude::*;
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` for every `z`, as [`gemm_batch`](struct@super::kernel::gemm_batch) has it, with K cut into `CK` parts, each a
@@ -27,7 +27,7 @@ use tile_runtime::prelude::*;
     ),
     pdl(independent = []),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish_of, multiply, multiply_as, multiply_by_wgmma, extents_agree),
+    uses(finish, add_steps, add_copied_steps, extents_agree),
     targets(sm_90a),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
@@ -56,7 +56,7 @@ pub fn gemm_batch_cluster<
     activation: u32,
 ) {
     let depth = if A_T { A0 } else { A1 };
-    // `multiply_by_wgmma` makes the transpose of the product then.
+    // `add_steps` makes the transpose of the product then.
     let turned = TF32 && BK == 32 && !B_T;
     // Rows of tiles of a product; those of all products are below one another.
     let high = max(1, ceil_div(M, BM));
@@ -74,34 +74,40 @@ pub fn gemm_batch_cluster<
     let mut acc = alloc_fragment::<f32>([if turned { BN } else { BM }, if turned { BM } else { BN }]);
     clear(&mut acc);
     if TF32 && BK == 16 {
-        for step in pipelined(0..share, STAGES) {
-            let k = (part * share + step) * BK;
-            copy(a.at([a_z, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).tma(false);
-            copy(b.at([b_z, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
-            multiply_as::<T, true, A_T, B_T>(&a_s, &b_s, &mut acc);
-        }
+        add_copied_steps::<T, true, BK, STAGES, A_T, B_T>(
+            a.row(a_z),
+            b.row(b_z),
+            &mut a_s,
+            &mut b_s,
+            &mut acc,
+            row,
+            col,
+            part,
+            share,
+        );
     } else {
-        for step in pipelined(0..share, STAGES) {
-            let k = (part * share + step) * BK;
-            copy(a.at([a_z, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
-            copy(b.at([b_z, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-            if TF32 {
-                multiply_by_wgmma::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
-            } else {
-                multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
-            }
-        }
+        add_steps::<T, TF32, BK, STAGES, A_T, B_T>(
+            a.row(a_z),
+            b.row(b_z),
+            &mut a_s,
+            &mut b_s,
+            &mut acc,
+            row,
+            col,
+            part,
+            share,
+        );
     }
     cluster_reduce(Sum, &mut acc);
     if part == 0 {
         if turned {
             if EPILOGUE {
-                finish_of::<T, U, true>(&mut acc, c, bias, z, row, col, alpha, beta, activation);
+                finish::<T, U, true>(&mut acc, c.row(z), bias, row, col, alpha, beta, activation);
             }
             copy(acc.t(), c.at_mut([z, row, col]));
         } else {
             if EPILOGUE {
-                finish_of::<T, U, false>(&mut acc, c, bias, z, row, col, alpha, beta, activation);
+                finish::<T, U, false>(&mut acc, c.row(z), bias, row, col, alpha, beta, activation);
             }
             copy(&acc, c.at_mut([z, row, col]));
         }
