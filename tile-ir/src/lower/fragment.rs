@@ -213,30 +213,50 @@ impl<'a> Lowering<'a> {
         pair: Option<LocalId>,
     ) {
         let width = if pair.is_some() { 2 } else { 1 };
-        let columns = self.rank(dst.tile.place).saturating_sub(1);
         self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let (row, col) = if src.transposed { (col, row) } else { (row, col) };
             let row = l.once("row", row);
             let col = l.once("col", col);
-            let first = l.tile_memory(dst, &[row, col]);
-            let own = l.at(local, register);
-            let Some(pair) = pair else { return l.carry(own, first) };
-            let next = l.binary(BinaryOp::Add, col, 1);
-            let second = l.tile_memory(dst, &[row, next]);
+            let Some(pair) = pair else {
+                let (own, to) = (l.at(local, register), l.tile_memory(dst, &[row, col]));
+                return l.carry(own, to);
+            };
             for by in 0..2 {
                 let (own, word) = (l.at(local, register + by), l.at(pair, by));
                 l.carry(own, word);
             }
-            let start = l.int(0);
-            let both = Memory { guard: None, ..first };
-            let store = OpKind::VectorStore { memory: both, local: pair, start, width: 2 };
-            let Some(inside) = second.guard else { return l.op(store) };
-            if !dst.open.iter().any(|open| open.axis == columns) {
-                return l.when(inside.cond, |l| l.op(store));
-            }
-            // At a ragged edge the pair may be cut in two.
-            l.either(inside.cond, |l| l.op(store), |l| l.carry(own, first));
+            l.store_piece(dst, [row, col], (pair, 2));
         });
+    }
+
+    /// Stores neighbours of a row at once, and one by one where the tensor's edge is between them.
+    pub(super) fn store_piece(
+        &mut self,
+        dst: &CopySide<'_>,
+        [row, col]: [ValueId; 2],
+        (stored, piece): (LocalId, u32),
+    ) {
+        let at = |l: &mut Self, by: u32| {
+            let col = l.binary(BinaryOp::Add, col, by);
+            l.tile_memory(dst, &[row, col])
+        };
+        let whole = Memory { guard: None, ..at(self, 0) };
+        let Some(inside) = at(self, piece - 1).guard else { return self.vector_store(whole, stored, 0, piece) };
+        let columns = self.rank(dst.tile.place).saturating_sub(1);
+        if !dst.open.iter().any(|open| open.axis == columns) {
+            return self.when(inside.cond, |l| l.vector_store(whole, stored, 0, piece));
+        }
+        self.either(
+            inside.cond,
+            |l| l.vector_store(whole, stored, 0, piece),
+            |l| {
+                // The last one is beyond it.
+                for by in 0..piece - 1 {
+                    let (own, to) = (l.at(stored, by), at(l, by));
+                    l.carry(own, to);
+                }
+            },
+        );
     }
 }

@@ -409,30 +409,6 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Stores neighbours of a row at once, and one by one where the tensor's edge is between them.
-    fn store_piece(&mut self, dst: &CopySide<'_>, [row, col]: [ValueId; 2], (stored, piece): (LocalId, u32)) {
-        let at = |l: &mut Self, by: u32| {
-            let col = l.binary(BinaryOp::Add, col, by);
-            l.tile_memory(dst, &[row, col])
-        };
-        let whole = Memory { guard: None, ..at(self, 0) };
-        let Some(inside) = at(self, piece - 1).guard else { return self.vector_store(whole, stored, 0, piece) };
-        let columns = self.rank(dst.tile.place).saturating_sub(1);
-        if !dst.open.iter().any(|open| open.axis == columns) {
-            return self.when(inside.cond, |l| l.vector_store(whole, stored, 0, piece));
-        }
-        self.either(
-            inside.cond,
-            |l| l.vector_store(whole, stored, 0, piece),
-            |l| {
-                for by in 0..piece {
-                    let (own, to) = (l.at(stored, by), at(l, by));
-                    l.carry(own, to);
-                }
-            },
-        );
-    }
-
     /// Stores an array of the consumers' own by TMA, which one thread asks for; whether it is such a copy. The barrier before the copy has
     /// made the array visible to TMA, and the one before its next write is only reached when TMA has read it.
     pub(super) fn store_own(&mut self, roles: &Roles, stmt: StmtId, from: BufferId, dst: &TileRef) -> bool {
