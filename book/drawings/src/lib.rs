@@ -19,6 +19,7 @@
 //! | [`raster`] | the order in which blocks take tiles |
 //! | [`roofline`] | the roofline of an H200 with the bundled kernels on it |
 //! | [`ratios`] | each peer's time beside ours |
+//! | [`random`] | products of random shapes: the best peer's time beside ours, over the size |
 //! | [`path`] | the way of a kernel from Rust to machine code |
 //! | [`checks`] | when each mistake is found |
 
@@ -31,6 +32,7 @@ pub mod dependent;
 pub mod editor;
 pub mod fragment;
 pub mod path;
+pub mod random;
 pub mod raster;
 pub mod ratios;
 pub mod results;
@@ -69,6 +71,7 @@ pub fn all(root: &Path) -> Result<Vec<Drawing>> {
         of("roofline.svg", roofline::draw(root)?),
         of("gemv.svg", ratios::gemv(root)?),
         of("gemm.svg", ratios::gemm(root)?),
+        of("random.svg", random::draw(root)?),
         of("path.svg", path::draw()),
         of("checks.svg", checks::draw()),
     ])
