@@ -23,6 +23,7 @@ use tile_kernels::gemm::parts::{GemmPartsParams, gemm_parts};
 use tile_kernels::gemm::split::{GemmClusterParams, GemmSlotsParams, gemm_cluster, gemm_slots};
 use tile_kernels::gemm::tf32::{GemmAnyTf32Params, GemmTf32Params, gemm_any_tf32, gemm_tf32};
 use tile_kernels::gemv::bulk::{GemvBulkParams, gemv_bulk};
+use tile_kernels::gemv::columns::{GemvColumnsParams, gemv_columns};
 use tile_kernels::gemv::kernel::{GemvParams, gemv};
 use tile_kernels::gemv::lines::{GemvLinesParams, gemv_lines};
 use tile_kernels::gemv::ring::{GemvRingParams, gemv_ring};
@@ -197,6 +198,12 @@ fn rows_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize
     vector::run::<T>(device, &cases, |o| kernel.launch(o.w, o.x, o.y, o.alpha, o.beta))
 }
 
+fn columns_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemvColumnsParams { LANES, GROUPS, UNROLL, PARTS, VEC });
+    let kernel = gemv_columns::<T>::instance(device, params).map_err(|e| e.to_string())?;
+    vector::run::<T>(device, &vector::columns(i), |o| kernel.launch(o.w, o.x, o.y, o.alpha, o.beta))
+}
+
 fn lines_instance<T: Real + GemvElement>(device: &Device, i: &Declared) -> Result<usize, String> {
     let choice = Choice::Lines(params!(i, GemvLinesParams { LANES, ROWS, GROUPS, UNROLL, VEC }));
     vector::run::<T>(device, &vector::lines(i), |o| {
@@ -319,6 +326,10 @@ fn every_gemv_rows(device: &Device, selection: &Selection) {
     each(gemv_rows::<f32>::definition(), selection, |i| typed!(rows_instance(device, i): f16; bf16; f32;));
 }
 
+fn every_gemv_columns(device: &Device, selection: &Selection) {
+    each(gemv_columns::<f32>::definition(), selection, |i| typed!(columns_instance(device, i): f16; bf16; f32;));
+}
+
 fn every_gemv_lines(device: &Device, selection: &Selection) {
     each(gemv_lines::<f32>::definition(), selection, |i| typed!(lines_instance(device, i): f16; bf16; f32;));
 }
@@ -372,6 +383,7 @@ families! {
     every_instance_of_gemv_specialized, every_gemv_specialized, false;
     every_instance_of_gemv_bulk, every_gemv_bulk, true;
     every_instance_of_gemv_rows, every_gemv_rows, false;
+    every_instance_of_gemv_columns, every_gemv_columns, true;
     every_instance_of_gemv_lines, every_gemv_lines, false;
     every_instance_of_gemv_split, every_gemv_split, true;
     every_instance_of_gemv_ring, every_gemv_ring, true;

@@ -22,6 +22,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemv::lines::gemv_lines::<f32>::definition());
     all.push(tile_kernels::gemv::split::gemv_split::<f32>::definition());
     all.push(tile_kernels::gemv::ring::gemv_ring::<f32>::definition());
+    all.push(tile_kernels::gemv::columns::gemv_columns::<f32>::definition());
     all.extend(tile_kernels::gemv::stream::definitions());
     all.push(tile_kernels::gemm::definition());
     all.extend(batched::definitions());
@@ -173,7 +174,10 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         ("causal" | "forward_options" | "packed", [Dtype::F16]) => return vec![],
         ("prefill" | "gemv_stream" | "gemv_norm_stream", [Dtype::F16, ..]) => return vec![],
         // f16 and bf16 differ in the names of instructions alone.
-        ("gemv_specialized" | "gemv_rows" | "gemv_lines" | "gemv_split" | "gemv_bulk" | "gemv_ring", [Dtype::F16]) => {
+        (
+            "gemv_specialized" | "gemv_rows" | "gemv_columns" | "gemv_lines" | "gemv_split" | "gemv_bulk" | "gemv_ring",
+            [Dtype::F16],
+        ) => {
             return vec![];
         }
         // Of results in f32, and of operands in f32, the instance that a head and the one that most layers use.

@@ -14,23 +14,25 @@ pub struct Operands<'a, T: Element> {
     pub beta: f32,
 }
 
-/// One launch: rows, columns, and elements from one row to the next.
+/// One launch: rows and columns of W, and elements from one row to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub n: usize,
     pub k: usize,
     pub pitch: usize,
+    /// Whether it is `y = alpha W^T x + beta y`.
+    pub across: bool,
 }
 
 impl Case {
     /// Rows one behind the other.
     pub fn dense(n: usize, k: usize) -> Case {
-        Case { n, k, pitch: k }
+        Case { n, k, pitch: k, across: false }
     }
 
     /// Rows with a gap of so many elements between them.
     pub fn apart(n: usize, k: usize, gap: usize) -> Case {
-        Case { n, k, pitch: k + gap }
+        Case { n, k, pitch: k + gap, across: false }
     }
 }
 
@@ -67,6 +69,16 @@ pub fn groups(instance: &Declared, lanes: usize, rows: usize, parts: usize) -> [
     ]
 }
 
+/// Rows along the result: several steps of every group of each block and a rest, a row of one load, rows with a gap.
+pub fn columns(instance: &Declared) -> [Case; 3] {
+    let vec = instance.size("VEC");
+    let step = instance.size("GROUPS") * instance.size("PARTS") * instance.size("UNROLL");
+    let wide = instance.size("LANES") * vec;
+    let gap = if vec == 1 { 5 } else { vec };
+    let cases = [Case::dense(2 * step + 3, 2 * wide + vec), Case::dense(7, vec), Case::apart(step / 2 + 1, wide, gap)];
+    cases.map(|case| Case { across: true, ..case })
+}
+
 /// Rows that begin anywhere, side by side: several steps and a rest, rows shorter than a line, and those that happen to be aligned.
 pub fn lines(instance: &Declared) -> [Case; 3] {
     let (vec, rows) = (instance.size("VEC"), instance.size("ROWS") * instance.size("VEC"));
@@ -94,27 +106,28 @@ pub fn ring(instance: &Declared, rows: usize, bytes: usize) -> [Case; 3] {
 /// One launch against sums of integers on the CPU, bit by bit.
 fn check<T: Real>(
     device: &Device,
-    Case { n, k, pitch }: Case,
+    Case { n, k, pitch, across }: Case,
     (alpha, beta): (f32, f32),
     launch: &impl Fn(Operands<'_, T>) -> Result<(), LaunchError>,
 ) -> Result<(), String> {
-    let (w, x) = (integers::<T>(n as u64, n * pitch, 3), integers::<T>(k as u64, k, 3));
-    let old = integers::<T>(3, n, 3);
-    let initial = if beta == 0.0 { vec![T::from_f32(f32::NAN); n] } else { old.clone() };
+    let (summed, results) = if across { (n, k) } else { (k, n) };
+    let (w, x) = (integers::<T>(n as u64, n * pitch, 3), integers::<T>(k as u64, summed, 3));
+    let old = integers::<T>(3, results, 3);
+    let initial = if beta == 0.0 { vec![T::from_f32(f32::NAN); results] } else { old.clone() };
 
     let upload = |e: tile_runtime::Error| e.to_string();
     let dw = device.tensor(&w, [n, pitch]).map_err(upload)?;
-    let dx = device.tensor(&x, [k]).map_err(upload)?;
-    let mut dy = device.tensor(&initial, [n]).map_err(upload)?;
+    let dx = device.tensor(&x, [summed]).map_err(upload)?;
+    let mut dy = device.tensor(&initial, [results]).map_err(upload)?;
     let view = dw.slice([0..n, 0..k]).map_err(upload)?;
     launch(Operands { w: view, x: &dx, y: &mut dy, alpha, beta }).map_err(|e| e.to_string())?;
 
-    for (row, found) in dy.to_vec().map_err(upload)?.into_iter().enumerate() {
-        let weights = &w[row * pitch..row * pitch + k];
-        let sum: f32 = weights.iter().zip(&x).map(|(w, x)| w.to_f32() * x.to_f32()).sum();
-        let wanted = T::from_f32(alpha * sum + beta * old[row].to_f32());
+    for (at, found) in dy.to_vec().map_err(upload)?.into_iter().enumerate() {
+        let weight = |i: usize| if across { w[i * pitch + at] } else { w[at * pitch + i] };
+        let sum: f32 = x.iter().enumerate().map(|(i, x)| weight(i).to_f32() * x.to_f32()).sum();
+        let wanted = T::from_f32(alpha * sum + beta * old[at].to_f32());
         if found != wanted {
-            return Err(format!("row {row} is {found:?}, not {wanted:?}"));
+            return Err(format!("element {at} is {found:?}, not {wanted:?}"));
         }
     }
     Ok(())

@@ -8,10 +8,13 @@ use super::pack::Packs;
 use super::parts::{self, Parts};
 use super::policy::Policy;
 use super::split::{self, Adds, Split};
+use super::vector::Vector;
 use super::{Gemm, Precision};
+use crate::gemv::columns::gemv_columns;
+use crate::gemv::{Gemv, GemvElement};
 use std::fmt;
-use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
-use tile_runtime::{Element, LaunchError, bf16, f16};
+use tile_runtime::kernel::{LaunchOn, Place, TensorInput, TensorOutput};
+use tile_runtime::{Element, LaunchError, TensorView, TensorViewMut, bf16, f16};
 
 /// An instance, but for layouts and epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct Choice {
     pub parts: Option<Parts>,
     /// How `a` and `b` are copied first, to where TMA fetches them.
     pub packs: Packs,
+    /// The kernel for a matrix and a vector that is launched instead.
+    pub vector: Option<Vector>,
 }
 
 /// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster beside one another and below one another.
@@ -102,7 +107,7 @@ const COPIED: [Tile; 2] = [(128, 128, 32, 4, 256, 1, 1), (64, 64, 32, 4, 128, 1,
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { tile: TILES[0], many_tiles: true, split: None, parts: None, packs: [None; 2] }
+        Choice { tile: TILES[0], many_tiles: true, split: None, parts: None, packs: [None; 2], vector: None }
     }
 }
 
@@ -130,7 +135,7 @@ impl Choice {
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Choice> {
         let many_tiles = is_large(m, n);
         let tiles = TILES.into_iter().filter(move |tile| has(*tile, stored));
-        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None, parts: None, packs: [None; 2] });
+        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, ..Choice::default() });
         let splits = Split::candidates(m, n, k, stored, false);
         tiles.chain(splits.map(move |split| Choice { split: Some(split), many_tiles, ..Choice::default() }))
     }
@@ -143,7 +148,7 @@ impl Choice {
         splits: bool,
     ) -> impl Iterator<Item = Choice> {
         let many_tiles = is_large(m, n);
-        let of_tile = move |tile| Choice { tile, many_tiles, split: None, parts: None, packs: [None; 2] };
+        let of_tile = move |tile| Choice { tile, many_tiles, ..Choice::default() };
         let all: Vec<Choice> = match operands {
             Operands::Fetched => Choice::candidates(m, n, k, stored).filter(|c| c.split.is_none() || splits).collect(),
             Operands::Copied { .. } => COPIED.map(of_tile).to_vec(),
@@ -177,7 +182,7 @@ impl Choice {
         let splits = begin_at(shape[1]) == 16;
         let widths = super::stored_extents(shape, stored).map(|[_, width]| begin_at(width));
         let packs = super::pack::packs(operands, shape, stored, widths);
-        super::Problem { policy, shape, stored, splits, operands, accepted: true, packs }.ranked()
+        super::Problem { policy, shape, stored, splits, operands, accepted: true, packs, vector: None }.ranked()
     }
 
     /// us that a launch of this choice for operands of a kind is expected to take on a device, by its parameters or some near them.
@@ -211,7 +216,7 @@ impl Choice {
     /// What a launch by this choice for operands of a kind does; none where it is not modelled by [`Work`].
     fn modelled(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> Option<Work> {
         let is_fetched = matches!(operands, Operands::Fetched | Operands::Tf32 { fetched: true });
-        let is_one = self.parts.is_none() && self.packs == [None; 2];
+        let is_one = self.parts.is_none() && self.packs == [None; 2] && self.vector.is_none();
         (is_fetched && is_one).then(|| self.work(shape, stored))
     }
 
@@ -267,6 +272,9 @@ impl Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(vector) = self.vector {
+            return vector.fmt(f);
+        }
         for (operand, pack) in ["a", "b"].into_iter().zip(self.packs) {
             if let Some(pack) = pack {
                 write!(f, "{operand} {pack}, ")?;
@@ -326,9 +334,34 @@ fn launch_tile<T: Element, C: Element>(
     kernel.launch_on(on, a, b, c, bias, alpha, beta, activation.number())
 }
 
+/// The launch of a product of one row or column, for elements that the kernels of vectors take.
+macro_rules! vectors {
+    ($ty:ty) => {
+        #[track_caller]
+        fn launch_vector(
+            on: &Place<'_>,
+            vector: Vector,
+            w: TensorView<'_, $ty, 2>,
+            x: TensorView<'_, $ty, 1>,
+            y: TensorViewMut<'_, $ty, 1>,
+            scalars: Gemv,
+        ) -> Option<Result<(), LaunchError>> {
+            let Gemv { alpha, beta } = scalars;
+            Some(match vector {
+                Vector::Along(choice) => <$ty as GemvElement>::launch(on, choice, w, x, y, scalars),
+                Vector::Across(params) => gemv_columns::<$ty>::instance(on.device(), params)
+                    .map_err(LaunchError::from)
+                    .and_then(|kernel| kernel.launch_on(on, w, x, y, alpha, beta)),
+            })
+        }
+    };
+}
+
 macro_rules! halves {
-    ($($ty:ty => $out:ty),*) => { $(
+    ($($ty:ty => $out:ty $(, also $own:ty)?);*) => { $(
         impl super::GemmElement<$out> for $ty {
+            $( vectors!($own); )?
+
             #[track_caller]
             fn launch(
                 on: &impl LaunchOn,
@@ -360,9 +393,11 @@ macro_rules! halves {
     )* };
 }
 
-halves!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
+halves!(f16 => f16, also f16; f16 => f32; bf16 => bf16, also bf16; bf16 => f32);
 
 impl super::GemmElement<f32> for f32 {
+    vectors!(f32);
+
     #[track_caller]
     fn launch(
         on: &impl LaunchOn,

@@ -184,8 +184,17 @@ mod tests {
     use crate::gemm::{Choice, Problem};
 
     fn choice(operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> (Choice, f64) {
-        Problem { policy: Policy::default(), shape, stored, splits: true, operands, accepted: true, packs: [None; 2] }
-            .fastest()
+        Problem {
+            policy: Policy::default(),
+            shape,
+            stored,
+            splits: true,
+            operands,
+            accepted: true,
+            vector: None,
+            packs: [None; 2],
+        }
+        .fastest()
     }
 
     /// Of a call in `bench/results/gemm-random-h200.json`, 0.67 to 1.5 times the us are expected, by the tile that it took then. (What was

@@ -6,7 +6,8 @@
 //! 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`; of any others, and on other devices, every
 //! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]). Where tiles are few,
 //! blocks share K: [`split`] and [`partial`] of what TMA fetches, [`parts`] of all else. Where that is expected to be faster, operands
-//! that TMA does not fetch are copied to where it does first ([`pack`]).
+//! that TMA does not fetch are copied to where it does first ([`pack`]), and products of one row or column take kernels of vectors
+//! ([`vector`]).
 
 pub mod activation;
 pub mod batched;
@@ -27,6 +28,7 @@ pub mod residual;
 pub mod split;
 pub mod tf32;
 mod tuned;
+pub mod vector;
 
 pub use batched::gemm_batched;
 pub use choice::{Choice, Tile};
@@ -37,12 +39,14 @@ use model::Parameters;
 use pack::Packs;
 use policy::Policy;
 use split::Adds;
+use vector::Vector;
 
+use crate::gemv::Gemv;
 use std::cell::RefCell;
 use tile_runtime::kernel::{
     Argument, Class, Definition, LaunchOn, Place, Target, TensorInput, TensorOutput, TensorRef,
 };
-use tile_runtime::{Element, Error, LaunchError, Tensor, TensorView, f16};
+use tile_runtime::{Element, Error, LaunchError, Tensor, TensorView, TensorViewMut, f16};
 
 /// What is done with the product.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +152,20 @@ pub trait GemmElement<C: Element = Self>: Element {
         options: &Gemm<'_, Self>,
     ) -> Result<(), LaunchError>;
 
+    /// A product of one row or column; none where the kernels of vectors do not take the types.
+    #[doc(hidden)]
+    #[track_caller]
+    fn launch_vector(
+        _on: &Place<'_>,
+        _vector: Vector,
+        _w: TensorView<'_, Self, 2>,
+        _x: TensorView<'_, Self, 1>,
+        _y: TensorViewMut<'_, C, 1>,
+        _scalars: Gemv,
+    ) -> Option<Result<(), LaunchError>> {
+        None
+    }
+
     #[doc(hidden)]
     #[track_caller]
     fn launch_batch(
@@ -219,9 +237,15 @@ fn product<T: GemmElement<C>, C: Element>(
     choice: Choice,
     a: impl TensorInput<T, 2>,
     b: impl TensorInput<T, 2>,
-    c: impl TensorOutput<C, 2>,
+    mut c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
+    if let Some(vector) = choice.vector
+        && let (Some(a), Some(b)) = (typed(a.argument()), typed(b.argument()))
+        && let Some(launched) = vector::launch(on, vector, [a, b], &mut c, options)
+    {
+        return launched;
+    }
     match choice.split {
         Some(split) if split.adds == Adds::SecondLaunch => partial::launch(on, behind, split, a, b, c, options),
         Some(_) | None => T::launch(on, choice, a, b, c, options),
@@ -325,6 +349,8 @@ struct Problem {
     accepted: bool,
     /// How operands would be copied to where TMA fetches them; none where it fetches them as they are, or there is none.
     packs: Packs,
+    /// The product as one of a matrix and a vector, where it is one that kernels of vectors take.
+    vector: Option<vector::Problem>,
 }
 
 impl Problem {
@@ -334,6 +360,14 @@ impl Problem {
         self.legal()
             .map(move |choice| (choice, choice.us(operands, shape, stored, policy, policy.parameters())))
             .chain(self.packed())
+            .chain(self.by_vector())
+    }
+
+    /// The choice of a kernel for a matrix and a vector, with the us expected of it.
+    fn by_vector(self) -> Option<(Choice, f64)> {
+        let (vector, us) = self.vector.filter(|_| self.operands != Operands::Fetched)?.fastest()?;
+        // What the kernel of matrices would take instead is a tile that there is for the operands.
+        Some((Choice { vector: Some(vector), ..self.legal().next()? }, us))
     }
 
     /// The choices that there are for the operands as they are.
@@ -377,7 +411,8 @@ impl Problem {
         all
     }
 
-    /// The choice that is expected to be the fastest; one for copies of the operands where it is expected to take less than [`PACKED`] of that.
+    /// The choice that is expected to be the fastest; one for copies of the operands where it is expected to take less than [`PACKED`] of that,
+    /// and a kernel for a matrix and a vector where that is expected to take less still.
     fn fastest(self) -> (Choice, f64) {
         let Problem { policy, shape, stored, operands, .. } = self;
         let timed = self.legal().map(|choice| {
@@ -385,7 +420,9 @@ impl Problem {
             (choice.compared(operands, shape, stored, us), (choice, us))
         });
         let fastest = timed.min_by(|a, b| a.0.total_cmp(&b.0)).map_or((Choice::default(), 0.0), |(_, fastest)| fastest);
-        self.packed().into_iter().next().filter(|(_, us)| *us < PACKED * fastest.1).unwrap_or(fastest)
+        let packed = self.packed().into_iter().next().filter(|(_, us)| *us < PACKED * fastest.1);
+        let fastest = packed.unwrap_or(fastest);
+        self.by_vector().filter(|(_, us)| *us < fastest.1).unwrap_or(fastest)
     }
 
     /// Whether a launch by a choice that takes so many us gains by starting before the previous one is done.
@@ -448,8 +485,9 @@ fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &G
     let bias = options.bias.is_none_or(|bias| bias.is_on(on.device()) && bias.len() as i64 == n);
     let accepted = bias && is_accepted(on, [&a, &b, &c], shape, stored);
     let packs = if accepted { packs(on, [&a, &b], operands, shape, stored) } else { [None; 2] };
+    let vector = if accepted { vector::Problem::of(on, [&a, &b, &c], shape, options) } else { None };
     let policy = Policy::of(on.device());
-    Some(Problem { policy, shape, stored, splits: rows_begin_at(&c, 16), operands, accepted, packs })
+    Some(Problem { policy, shape, stored, splits: rows_begin_at(&c, 16), operands, accepted, packs, vector })
 }
 
 /// How operands come into shared memory, and what multiplies them there.

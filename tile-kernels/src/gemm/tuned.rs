@@ -1,6 +1,7 @@
 //! [`gemm`](super::gemm) by the way that was measured to be the fastest.
 
 use super::{Choice, Gemm, GemmElement, asked, exchange, kernel, launch, pack, partial, parts, ranked, split, tf32};
+use crate::gemv;
 use crate::ways::ways;
 use tile_runtime::kernel::{Definition, LaunchOn, Place, TensorInput, TensorOutput};
 use tile_runtime::tuner::{Tensors, TuneOptions, TuneReport, Way, WaysOf, tune_ways};
@@ -100,7 +101,7 @@ pub fn tuned<T: GemmElement<C>, C: Element>(
 }
 
 /// What a call may launch.
-fn definitions() -> [&'static Definition; 11] {
+fn definitions() -> [&'static Definition; 16] {
     [
         kernel::gemm::<f16, f16>::definition(),
         split::gemm_cluster::<f16, f16>::definition(),
@@ -113,5 +114,10 @@ fn definitions() -> [&'static Definition; 11] {
         tf32::gemm_any_tf32::<128, 128, 4, 256, false, false>::definition(),
         pack::pack_rows::<f16, 4>::definition(),
         pack::pack_transposed::<f16>::definition(),
+        gemv::columns::gemv_columns::<f32>::definition(),
+        gemv::kernel::gemv::<f32>::definition(),
+        gemv::lines::gemv_lines::<f32>::definition(),
+        gemv::rows::gemv_rows::<f32>::definition(),
+        gemv::split::gemv_split::<f32>::definition(),
     ]
 }

@@ -2,6 +2,7 @@
 
 use super::Choice;
 use super::bulk::GemvBulkParams;
+use super::kernel::GemvParams;
 use super::lines::GemvLinesParams;
 use super::model::{MULTIPROCESSORS, Parameters, Work};
 use super::ring::GemvRingParams;
@@ -44,7 +45,7 @@ impl Problem {
     }
 
     /// The problem that the operands of a launch are.
-    pub(super) fn of(w: &TensorRef<'_>, x: &TensorRef<'_>, hopper: bool) -> Problem {
+    pub(crate) fn of(w: &TensorRef<'_>, x: &TensorRef<'_>, hopper: bool) -> Problem {
         let dtype = w.dtype();
         let bytes = i64::from(dtype.bytes());
         let (n, k) = (w.shape().first().copied().unwrap_or(0), w.shape().get(1).copied().unwrap_or(0));
@@ -53,6 +54,11 @@ impl Problem {
         let places = [w.address() as i64, x.address() as i64, k.saturating_mul(bytes), pitch.saturating_mul(bytes)];
         let dense = n <= 1 || w.strides().first() == Some(&k);
         Problem { n, k, dtype, wide: widest(dtype, &places), dense, hopper }
+    }
+
+    /// The product of the matrix's transpose: as many results as it has columns.
+    pub(crate) fn turned(self) -> Problem {
+        Problem { n: self.k, k: self.n, ..self }
     }
 
     /// Bytes of an element.
@@ -125,6 +131,10 @@ const RING: [[usize; 4]; 5] = [[4, 8, 6, 512], [4, 4, 6, 512], [4, 2, 6, 512], [
 
 /// Warps, rows, loads a row and blocks of a cluster of [`gemv_split`](struct@super::split::gemv_split).
 const SPLIT: [[usize; 4]; 2] = [[8, 1, 2, 8], [8, 1, 4, 8]];
+
+/// Warps, rows, groups, loads a row and steps ahead of [`gemv`](struct@super::kernel::gemv), of the instances with 16-byte loads that may be chosen
+/// where a K is not to be compiled for.
+const ANY_K: [[usize; 5]; 4] = [[1, 1, 4, 4, 1], [4, 2, 1, 2, 1], [4, 1, 1, 4, 2], [8, 2, 1, 4, 1]];
 
 /// Elements of x that a thread of a ring keeps in registers, at most.
 const MOST_OF_X: i64 = 72;
@@ -228,4 +238,17 @@ pub fn candidates(problem: Problem) -> impl Iterator<Item = Candidate> {
     });
     let all = for_k.chain(rows).chain(lines).chain(split).chain(bulk).chain(ring);
     all.filter(|candidate| candidate.work.resident() >= 1.0)
+}
+
+/// The candidates that are not compiled for each K; at least one.
+pub(super) fn candidates_of_any_k(problem: Problem) -> impl Iterator<Item = Candidate> {
+    let p = problem;
+    let any = ANY_K.into_iter().filter(move |_| p.wide == p.vector());
+    let any = any.map(move |[warps, rows, groups, unroll, stages]| {
+        let vec = p.vector();
+        let params = GemvParams { WARPS: warps, ROWS: rows, GROUPS: groups, UNROLL: unroll, STAGES: stages, VEC: vec };
+        let loop_of = Loop { lanes: 32 * warps, rows, groups, unroll, stages, parts: 1, vec, exact: false };
+        Candidate { choice: Choice::AnyK(params), work: loop_of.work(&p) }
+    });
+    candidates(problem).filter(|candidate| !candidate.choice.is_of_one_k()).chain(any)
 }

@@ -1,7 +1,7 @@
 //! Which kernel and instance serves a call.
 
 use super::bulk::{GemvBulkParams, gemv_bulk};
-use super::candidates::{Problem, candidates};
+use super::candidates::{Problem, candidates, candidates_of_any_k};
 use super::kernel::{GemvParams, gemv};
 use super::lines::{GemvLinesParams, gemv_lines};
 use super::ring::{GemvRingParams, gemv_ring};
@@ -77,6 +77,20 @@ thread_local! {
 }
 
 impl Choice {
+    /// The candidate that the model expects to be the fastest of those that are not compiled for each K, and its us.
+    pub(crate) fn of_any_k(problem: Problem) -> Option<(Choice, f64)> {
+        let timed = candidates_of_any_k(problem).map(|candidate| (candidate.choice, candidate.us()));
+        timed.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Whether its kernel is compiled for each K.
+    pub(super) fn is_of_one_k(&self) -> bool {
+        match self {
+            Choice::ForK(_) | Choice::Bulk(_) | Choice::Ring(..) => true,
+            Choice::AnyK(_) | Choice::Rows(_) | Choice::Lines(_) | Choice::Split(_) => false,
+        }
+    }
+
     /// The candidate that the model expects to be the fastest for a problem.
     pub fn of(problem: Problem) -> Choice {
         let timed = candidates(problem).map(|candidate| (candidate.us(), candidate.choice));
