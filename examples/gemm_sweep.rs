@@ -82,7 +82,7 @@ enum Tile {
     /// What `gemm` takes by itself.
     Own,
     /// A tile of multiply-adds.
-    Full(Choice),
+    Full(tile_kernels::gemm::Tile),
     /// A tile of tensor cores.
     Tf32(tile_kernels::gemm::Tile),
 }
@@ -91,7 +91,7 @@ impl Tile {
     fn all(family: Family, transposed: [bool; 2]) -> Vec<Tile> {
         let mut all = vec![Tile::Own];
         match family {
-            Family::F32 => all.extend(full::tiles().map(|tile| Tile::Full(Choice { tile, ..Choice::default() }))),
+            Family::F32 => all.extend(full::tiles().map(Tile::Full)),
             Family::Tf32 => {
                 all.extend(tf32::TILES.into_iter().filter(|tile| tf32::has(*tile, transposed)).map(Tile::Tf32))
             }
@@ -102,7 +102,7 @@ impl Tile {
     fn name(self) -> String {
         match self {
             Tile::Own => "gemm".into(),
-            Tile::Full(Choice { tile: (bm, bn, bk, stages, threads, ..), .. }) => {
+            Tile::Full((bm, bn, bk, stages, threads, ..)) => {
                 format!("{bm}x{bn}x{bk} {stages} stages {threads} threads")
             }
             Tile::Tf32((bm, bn, bk, stages, threads, cx, cy)) => {
@@ -115,7 +115,9 @@ impl Tile {
         let options = problem.options();
         match self {
             Tile::Own => gemm(on, &*a, &*b, c, &options)?,
-            Tile::Full(choice) => f32::launch(on, choice, &*a, &*b, c, &options)?,
+            Tile::Full(tile) => {
+                f32::launch(on, Choice { tile, ..Choice::default() }, &*a, &*b, c, &options)?;
+            }
             Tile::Tf32(tile) => tf32::launch_tile(on, tile, &*a, &*b, c, &options)?,
         }
         Ok(())

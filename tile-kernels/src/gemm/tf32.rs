@@ -63,11 +63,12 @@ pub fn gemm_tf32<
     let mut a_s = alloc_shared::<f32>([if A_T { 32 } else { BM }, if A_T { BM } else { 32 }]);
     let mut b_s = alloc_shared::<f32>([if B_T { BN } else { 32 }, if B_T { 32 } else { BN }]);
     let mut acc = alloc_fragment::<f32>([if B_T { BM } else { BN }, if B_T { BN } else { BM }]);
+    // Before the loop over tiles: warpgroups that take turns skip as many slots as a tile has steps.
+    let steps = ceil_div(depth, 32);
     for [bx, by] in persistent([ceil_div(N, BN), ceil_div(M, BM)]) {
         let row = by * BM;
         let col = bx * BN;
         clear(&mut acc);
-        let steps = ceil_div(depth, 32);
         add_steps::<f32, true, 32, STAGES, A_T, B_T>(a, b, &mut a_s, &mut b_s, &mut acc, row, col, 0, steps);
         if B_T {
             if EPILOGUE {

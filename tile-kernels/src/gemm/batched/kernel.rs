@@ -68,13 +68,14 @@ pub fn gemm_batch<
     let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
+    // Before the loop over tiles: warpgroups that take turns skip as many slots as a tile has steps.
+    let steps = ceil_div(depth, BK);
     for [bx, by, z] in persistent([ceil_div(N, BN), ceil_div(M, BM), Z]) {
         let row = by * BM;
         let col = bx * BN;
         let az = min(z, AZ - 1);
         let bz = min(z, BZ - 1);
         clear(&mut acc);
-        let steps = ceil_div(depth, BK);
         add_steps::<T, false, BK, STAGES, A_T, B_T>(
             a.row(az),
             b.row(bz),
