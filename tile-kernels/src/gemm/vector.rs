@@ -1,6 +1,6 @@
 //! Products of one row or one column: a matrix times a vector, of which every element of the matrix is used once.
 //!
-//! Where the matrix's rows lie along K, a kernel of [`gemv`](crate::gemv) multiplies, one of those that are not compiled for each K; where they lie
+//! Where the matrix's rows lie along K, a kernel of [`gemv`] multiplies, one of those that are not compiled for each K; where they lie
 //! along the result, [`gemv_columns`](struct@crate::gemv::columns::gemv_columns). They are thought of where TMA does not fetch the operands: of those that it
 //! fetches, tiles of 16 rows read the matrix as fast as memory gives it.
 
