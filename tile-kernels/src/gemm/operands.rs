@@ -59,6 +59,7 @@ pub fn multiply_by_wgmma<T, const A_T: bool, const B_T: bool>(
     }
 }
 
+// ANCHOR: steps
 /// Adds the products of `share` steps of `BK` elements along K, from step `part * share` on, to the sum of the tile at `row` and `col`, by
 /// [`multiply`] or, with `TF32`, by [`multiply_by_wgmma`]. `a_s` and `b_s` are what a stage of the ring holds.
 #[tile_fn(uses(multiply, multiply_by_wgmma), dtypes(T in [f16, bf16, f32]))]
@@ -84,6 +85,8 @@ pub fn add_steps<T, const TF32: bool, const BK: usize, const STAGES: usize, cons
         }
     }
 }
+
+// ANCHOR_END: steps
 
 /// [`multiply`] with a choice for f32: with `TF32`, the leading 10 bits of each element's fraction are multiplied, on tensor cores.
 #[tile_fn(uses(multiply), dtypes(T in [f16, bf16, f32]))]
