@@ -36,10 +36,11 @@ def main():
         shared, threads = shared_bytes(text, d, keys, rows // 64), int(re.search(r"__launch_bounds__\((\d+)", text)[1])
         function.reserve(shared)
         causal = "causal" in symbol
+        heads_first = parameters.index("int H,") < parameters.index("int M,")
         for b, h, hk, m, n in SHAPES:
             q, k, v = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in [(b, h, m, d), (b, hk, n, d), (b, hk, n, d)])
             o, sums = torch.full((b, h, m, d), math.nan, device="cuda", dtype=torch.bfloat16), torch.empty(b, h, m, device="cuda")
-            views = dict(q=q.transpose(1, 2), k=k, v=v, o=o.transpose(1, 2), sums=sums, taken=torch.zeros(1, dtype=torch.int32, device="cuda"))
+            views = dict(q=q if heads_first else q.transpose(1, 2), k=k, v=v, o=o if heads_first else o.transpose(1, 2), sums=sums, taken=torch.zeros(1, dtype=torch.int32, device="cuda"))
             values = dict(B=b, H=h, HK=hk, M=m, N=n, group=h // hk, past=n - m, section=1, scale=1.4426950408889634 / d**0.5)
             slots = []
             for parameter in parameters.split(", "):
