@@ -1,5 +1,6 @@
 //! Results of 16 bits whose rows do not begin at multiples of 16 bytes, which TMA does not write: a warp-specialised kernel stores them through
-//! shared memory, rows of a sub-tile by neighbouring threads, 8 or 4 bytes each or one element. Small integers: every sum is exact.
+//! shared memory, rows of a sub-tile by neighbouring threads, 8 or 4 bytes each or one element. So does a block that stores elements of 16 bits, where
+//! operands do not begin at such multiples either. Small integers: every sum is exact.
 
 use tile_ir::ir::{Class, Instance, Side, Target, Width};
 use tile_ir::lower::lower;
@@ -69,9 +70,8 @@ fn pitch(n: usize, at: usize) -> usize {
 
 type Launch<T> = fn(&Device, &Tensor<T, 2>, &Tensor<T, 2>, &mut TensorViewMut<'_, T, 2>);
 
-/// Products of several extents, whose rows begin at multiples of 1, 2 and 4 elements.
-fn right<T: Half + Real>(bn: usize, launch: Launch<T>) {
-    let k = 72;
+/// Products of several extents, whose rows begin at multiples of 1, 2 and 4 elements; those of operands have `k` elements, one after the other.
+fn right<T: Half + Real>(k: usize, bn: usize, launch: Launch<T>) {
     for ([m, n], at) in
         [([1, 1], 1), ([64, 65], 2), ([131, 2 * bn + 1], 4), ([150, 201], 1), ([40, 31], 4), ([131, bn + 6], 2)]
     {
@@ -98,7 +98,10 @@ fn right<T: Half + Real>(bn: usize, launch: Launch<T>) {
 /// Launches an instance of a kernel.
 macro_rules! by {
     ($kernel:ident, $t:ty, $bm:literal, $bn:literal, $threads:literal) => {
-        right::<$t>($bn, |device, a, b, c| {
+        by!(72, $kernel, $t, $bm, $bn, $threads)
+    };
+    ($k:literal, $kernel:ident, $t:ty, $bm:literal, $bn:literal, $threads:literal) => {
+        right::<$t>($k, $bn, |device, a, b, c| {
             $kernel::<$t, $bm, $bn, $threads>::launch(device, a, b, c).unwrap();
         })
     };
@@ -115,6 +118,34 @@ fn rows_that_tma_does_not_write_are_right() {
     by!(turned, f16, 16, 64, 128);
     by!(turned, bf16, 96, 128, 128);
     by!(turned, f16, 80, 128, 256);
+}
+
+/// Of operands that TMA does not fetch: the block stores elements from shared memory, tile after tile.
+#[test]
+fn elements_that_a_block_stores_are_right() {
+    by!(71, tiles, f16, 64, 32, 128);
+    by!(71, tiles, bf16, 128, 64, 256);
+    by!(71, tiles, f16, 64, 256, 256);
+    by!(71, tiles, bf16, 64, 192, 128);
+    by!(71, tiles, f16, 128, 80, 256);
+}
+
+/// Whoever reads elements stores them from an array that is neither operand's, on both targets; words leave from registers.
+#[test]
+fn a_block_stores_elements_from_shared_memory() {
+    let kernel = tiles::<f16, 128, 64, 256>::definition().kernel().unwrap();
+    let is_wanted = |i: &&Instance| i.consts == [128, 64, 256];
+    for instance in kernel.instances.iter().filter(is_wanted) {
+        for (target, writes) in
+            [Target::Sm80, Target::Sm90a].into_iter().flat_map(|t| [(t, Width::Element), (t, Width::Four)])
+        {
+            let instance = Instance { class: Class { reads: Width::Element, writes }, ..instance.clone() };
+            let program = lower(kernel, &instance, target).unwrap();
+            assert!(verify(&program, Effort::Test).is_ok(), "{target} {writes}");
+            let staged = program.shared.values().any(|array| array.name.starts_with("staged"));
+            assert_eq!(staged, writes == Width::Element, "{target} {writes}");
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! rows are not 16-byte aligned, TMA cannot read them, so the kernel is neither warp-specialised nor a bulk pipeline: all threads
 //! copy, with `cp.async` where rows are 4-byte aligned. Elements of 2 bytes that are not go through registers, loaded an iteration
 //! ahead (`channel::registers`). Rows of results that are not 16-byte aligned are stored from registers, in pairs
-//! or one by one; of 16 bits and by warpgroups, through shared memory (`hopper::store`).
+//! or one by one; elements of 16 bits go through shared memory, by warpgroups (`hopper::store`) and by blocks (`staged`).
 
 use super::*;
 

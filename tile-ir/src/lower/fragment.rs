@@ -44,7 +44,7 @@ impl<'a> Lowering<'a> {
 
     /// `f` for the elements of the tile that a thread holds, `width` neighbours of a row at once: with the register of the
     /// first. Threads of a narrow tile that hold none do nothing.
-    fn each_held(&mut self, layout: &Fragment, width: u32, f: impl FnOnce(&mut Self, ValueId)) {
+    pub(super) fn each_held(&mut self, layout: &Fragment, width: u32, f: impl FnOnce(&mut Self, ValueId)) {
         self.where_held(layout, |l| {
             l.unrolled("i", layout.held_registers() / width, |l, index| {
                 let register = l.formula([index * width], |[first]| layout.held(first));
@@ -182,10 +182,13 @@ impl<'a> Lowering<'a> {
         });
     }
 
-    /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
-    /// an even one of an aligned tensor. `transposed`: `copy(fragment.t(), ..)`.
+    /// `copy(&fragment, y.at_mut(..))`, straight from registers, neighbours in pairs where the tile's columns begin at
+    /// an even one of an aligned tensor; else through shared memory, where that can be done ([`Lowering::leaves_by_rows`]). `transposed`: `copy(fragment.t(), ..)`.
     pub(super) fn store_fragment(&mut self, own: BufferId, src: &TileRef, dst: &CopySide<'_>, paired: bool) {
         let Some(held) = self.held_in(own) else { return };
+        if !paired && self.leaves_by_rows(&held, src, dst) {
+            return self.store_by_rows(&held, dst);
+        }
         let (layout, target) = (held.layout, self.dtype_of(dst.tile.place));
         let name = format!("{}_pair", self.kernel.place_name(dst.tile.place));
         let pair = (paired && layout.vector() >= 2).then(|| self.local(&name, target, 2));

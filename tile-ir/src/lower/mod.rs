@@ -52,6 +52,7 @@ mod raster;
 mod reduce;
 mod reduce_tile;
 mod schedule;
+mod staged;
 mod statement;
 mod term;
 mod tile;

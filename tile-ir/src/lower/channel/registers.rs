@@ -142,7 +142,7 @@ impl<'a> Lowering<'a> {
 
     /// The offset of an element of a tile in a tensor, in a register, and by how much that of one `apart` rows below it is more; `None` where that is not
     /// the same for all rows.
-    pub(super) fn walked(
+    pub(in super::super) fn walked(
         &mut self,
         src: &CopySide<'_>,
         [row, col]: [ValueId; 2],

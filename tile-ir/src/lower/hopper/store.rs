@@ -137,7 +137,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether shared memory has room for so many bytes beside the arrays that are declared.
-    fn has_room(&self, bytes: u32, align: u32) -> bool {
+    pub(in super::super) fn has_room(&self, bytes: u32, align: u32) -> bool {
         let arrays = self.program.shared.values();
         let taken = arrays.fold(0u32, |end, array| end.next_multiple_of(array.align).saturating_add(array.bytes()));
         let barriers: u32 = self.program.barriers.values().map(|array| array.len.saturating_mul(BARRIER_BYTES)).sum();
