@@ -3,10 +3,10 @@
 //! Several blocks share a multiprocessor. One alone takes as long for a step along K as its own instructions wait for one another; of
 //! several, steps take as long as their instructions do together. Each tile has these two times ([`Speed`]), and each kind of operand what
 //! its tiles take beside ([`Beside`]). `bench/fit_copied.py` fitted them together: those of f32 to 40 products by every choice on an H200 of 2026-11-27
-//! (`bench/results/gemm-f32-fit-h200.json`, 693 launches), the others to 13 products as tf32 and 10 of 16 bits that TMA does not fetch
-//! (`gemm-parts-fit-h200.json`) and to 10 calls of other products. The times expected are 0.62 to 1.63 times those measured, 12% off in the quadratic
-//! mean for f32, 15% for tf32 and 12% for 16 bits. The choices expected to be the fastest took 2.9%, 2.0% and 2.5% longer than the fastest ones in
-//! geometric mean over these products (27% at worst, of f32); each product by constants that were fitted to the others, 2.9%, 2.0% and 2.3%.
+//! (`bench/results/gemm-f32-fit-h200.json`, 693 launches), those of tf32 to 13 products (`gemm-parts-fit-h200.json`) and to 5 calls of other products,
+//! those of 16 bits that TMA does not fetch to 32 products of 2026-11-30 (`gemm-odd-a11e0001-h200.json`, 82 launches), since their results go through shared memory. The times expected are 0.6 to 1.63 times those measured, 12% off in the quadratic
+//! mean for f32, 15% for tf32 and 14% for 16 bits. The choices expected to be the fastest took 2.9%, 2.0% and 4.4% longer than the fastest ones in
+//! geometric mean over these products (27% at worst, of f32); each product by constants that were fitted to the others, 2.9%, 2.0% and 4.4%.
 
 use super::model::{MULTIPROCESSORS, norm, up};
 
@@ -71,14 +71,14 @@ pub struct Beside {
 
 const FULL: Beside = Beside { fixed: 2.068, fill: 1.563, store: 9100.0, arrive: 2.05, only: 1.377 };
 const TF32: Beside = Beside { fixed: 1.843, fill: 0.171, store: 7730.0, arrive: 0.722, only: 0.061 };
-const HALVES: Beside = Beside { fixed: 2.184, fill: 1.615, store: 5106.0, arrive: 1.881, only: 0.889 };
+const HALVES: Beside = Beside { fixed: 2.182, fill: 0.0864, store: 28850.0, arrive: 2.098, only: 0.605 };
 
 impl Speed {
     /// That of a tile (rows, columns, a step along K, slots of shared memory, threads) of operands that are stored so
     /// (`[a_transposed, b_transposed]`).
     pub fn of(
         operands: Operands,
-        (rows, cols, _, _, threads): (i64, i64, usize, usize, usize),
+        (rows, cols, step, _, threads): (i64, i64, usize, usize, usize),
         [a_transposed, b_transposed]: [bool; 2],
     ) -> Speed {
         let (beside, [alone, shared, add], blocks) = match operands {
@@ -100,15 +100,18 @@ impl Speed {
             Operands::Tf32 { .. } if rows == 64 => (TF32, [0.232, 0.1656, 1.71], 4),
             Operands::Tf32 { .. } => (TF32, [0.437, 0.4798, 0.0], 2),
             // Each element has an instruction that reads it and one that puts it into shared memory.
-            Operands::Copied { width: 2 } if rows < 64 => (HALVES, [0.356, 0.399, 0.136], 4),
+            Operands::Copied { width: 2 } if rows < 64 => (HALVES, [0.721, 0.304, 0.129], 4),
+            // Steps of 64, by twice as many threads.
+            Operands::Copied { width: 2 } if rows == 64 && step == 64 => (HALVES, [1.03, 0.94, 0.0], 2),
             // They wait in registers, twice as many where both operands have to be read across their rows or along them.
             Operands::Copied { width: 2 } if rows == 64 => {
-                (HALVES, [0.892, 0.4767, 0.625], if a_transposed == b_transposed { 2 } else { 4 })
+                (HALVES, [0.657, 0.576, 0.845], if a_transposed == b_transposed { 2 } else { 4 })
             }
-            Operands::Copied { width: 2 } => (HALVES, [1.151, 1.151, 0.0], 1),
-            Operands::Fetched | Operands::Copied { .. } if rows < 64 => (HALVES, [0.27, 0.18, 0.141], 4),
-            Operands::Fetched | Operands::Copied { .. } if rows == 64 => (HALVES, [0.331, 0.3674, 1.825], 4),
-            Operands::Fetched | Operands::Copied { .. } => (HALVES, [0.502, 0.8901, 0.0], 2),
+            Operands::Copied { width: 2 } => (HALVES, [1.336, 1.6, 0.0], 1),
+            Operands::Fetched | Operands::Copied { .. } if rows < 64 => (HALVES, [0.25, 0.118, 0.3], 4),
+            Operands::Fetched | Operands::Copied { .. } if rows == 64 && step == 64 => (HALVES, [0.667, 0.6, 0.0], 2),
+            Operands::Fetched | Operands::Copied { .. } if rows == 64 => (HALVES, [0.309, 0.344, 1.401], 4),
+            Operands::Fetched | Operands::Copied { .. } => (HALVES, [0.613, 0.9, 0.0], 2),
         };
         Speed { alone, shared, blocks, add, beside }
     }

@@ -4,7 +4,8 @@
 //! for one another, and of several on a multiprocessor one stores while others multiply, so each tile has two times.
 //! Beside that, the second-level cache gives all of them so many bytes a us, fewer of rows that begin between sectors of 32 bytes.
 //! `bench/fit_batched.py` fitted these to 650 products on an H200 (`bench/results/gemm-batched-fit-h200.json`, by every tile, and `..-fit2-h200.json`),
-//! those of what `mma.sync` multiplies to the 132 of `gemm-batched-{dcaa4fd1,75943061}-h200.json` too. Over these products the choice takes 2.0% longer
+//! those of tf32 by `mma.sync` to the 132 of `gemm-batched-{dcaa4fd1,75943061}-h200.json` too, and those of 16 bits that threads copy to 48 batches of any extents (`gemm-odd-a11e0001-h200.json`,
+//! 92 launches, by which the choice takes 0.6% longer than the best). Over these products the choice takes 2.0% longer
 //! than the best instance in geometric mean for 16 bits, 2.5% for f32, 1.2% for tf32 by `wgmma` and 2.1% by `mma.sync` (63% at worst, of f32); on
 //! products that the constants were not fitted to 2.2, 2.5, 1.5 and 2.3%. Copies of operands ([`Shape::packs`]) take what [`pack`] expects.
 
@@ -126,6 +127,26 @@ const OF_FETCHED: Kind = Kind {
     cache: 2.825e+07,
     split: 2.43,
 };
+/// Constants of launches whose operands have 16 bits and are copied by every thread, by pieces of 4 bytes or more.
+const OF_COPIED: Kind = Kind {
+    fixed: 1.204,
+    memory: 2.304e+06,
+    store: 3.524e+04,
+    across: [0.00972, 0.0136],
+    between: [0.114, 0.114],
+    cache: 1.559e+07,
+    split: 0.4,
+};
+/// Constants of launches whose operands have 16 bits and are copied by every thread, one by one.
+const OF_SINGLE: Kind = Kind {
+    fixed: 1.442,
+    memory: 2.338e+06,
+    store: 3.741e+04,
+    across: [0.00631, 0.012],
+    between: [0.737, 0.118],
+    cache: 2.733e+07,
+    split: 0.368,
+};
 /// Constants of launches whose operands are f32 and multiplied as such.
 const OF_FULL: Kind = Kind {
     fixed: 1.57,
@@ -182,15 +203,18 @@ const FETCHED: [Paced; 21] = [
     paced((64, 192, 64, 6, 128, 1, 2), 1, [0.1348, 0.3319], [0.2428, 0.704]),
 ];
 
-/// Of 16 bits that every thread copies by pieces of 4 bytes or more: a step takes as long as in [`copied`](super::super::copied), batches were not
-/// measured.
-const COPIED: [Paced; 2] = [
-    paced((128, 128, 32, 4, 256, 1, 1), 2, [0.502, 0.8901], [0.1, 0.8]),
-    paced((64, 64, 32, 4, 128, 1, 1), 4, [0.331, 0.3674], [0.1, 0.35]),
+/// Of 16 bits that every thread copies by pieces of 4 bytes or more.
+const COPIED: [Paced; 3] = [
+    paced((128, 128, 32, 4, 256, 1, 1), 2, [0.2988, 0.4905], [0.2337, 0.6903]),
+    paced((64, 64, 32, 4, 128, 1, 1), 3, [0.2088, 0.1728], [0.1732, 0.2192]),
+    paced((64, 64, 64, 4, 256, 1, 1), 2, [0.4688, 0.07674], [0.07026, 0.6067]),
 ];
 
 /// Of 16 bits that every thread copies one by one. Single elements of larger tiles, which are held in registers, leave none for a third axis.
-const SINGLE: [Paced; 1] = [paced((64, 64, 32, 4, 128, 1, 1), 4, [0.7, 0.406], [0.1, 0.35])];
+const SINGLE: [Paced; 2] = [
+    paced((64, 64, 32, 4, 128, 1, 1), 3, [0.2539, 0.1372], [0.05836, 0.4373]),
+    paced((64, 64, 64, 4, 256, 1, 1), 2, [0.2264, 0.2958], [0.09156, 0.4031]),
+];
 
 /// Of f32, multiplied as it is.
 const FULL: [Paced; 14] = [
@@ -258,10 +282,12 @@ const MOST_BLOCKS: i64 = 65_535;
 /// Rows of a tile of the kernels that copy.
 const COPIED_ROWS: i64 = 64;
 
-/// us of a multiprocessor for each piece of a result that it stores, beyond those of rows that begin at multiples of 16 bytes. This, the
-/// next two, and [`SINGLE`] are of 19 batches of any extents on an H200 by the choices expected to take less than 2.2
-/// times the least (`bench/results/gemm-batched-odd-a38963f0-h200.json`). By constants that were fitted to the others they lose 2.3% (15% at worst) to the best of these.
+/// us of a multiprocessor for each piece of a result of f32 that it stores, beyond those of rows that begin at multiples of 16 bytes. Of 19 batches of any extents on an H200 by the choices expected to take less than 2.2
+/// times the least (`bench/results/gemm-batched-odd-a38963f0-h200.json`).
 const PIECE: f64 = 5.2e-4;
+
+/// [`PIECE`] of results of 16 bits that blocks store from shared memory, whose operands are copied by pieces or one by one.
+const BY_ROWS: [f64; 2] = [3.2e-5, 1.05e-5];
 
 /// [`PIECE`] of results of 16 bits that warpgroups store from shared memory: an estimate from 82 products of 3936 x 175 x 74, three tiles of which took 182 to 194 us.
 const STAGED: f64 = 2.2e-4;
@@ -303,10 +329,15 @@ impl Paced {
         let steps = whole * layout;
         // Rows of the result that begin between multiples of 16 bytes are stored by smaller pieces.
         let piece = [16, 8, 4].into_iter().find(|piece| n * size % piece == 0).unwrap_or(2);
-        let store = if piece == 16 { store } else { store * BETWEEN };
+        let is_by_rows = piece == 16 || matches!(operands, Operands::Copied { .. });
+        let store = if is_by_rows { store } else { store * BETWEEN };
         let held = (size * rows.min(m) * cols.min(n)) as f64;
         let (stored, pieces) = (held / store, held / piece as f64 - held / 16.0);
-        let each = if operands == Operands::Fetched { STAGED } else { PIECE };
+        let each = match operands {
+            Operands::Fetched => STAGED,
+            Operands::Copied { width } => BY_ROWS[usize::from(width == 2)],
+            Operands::Full | Operands::Tf32 { .. } => PIECE,
+        };
         let alone = up(most, self.blocks) as f64 * (steps * self.step[0] + self.beside[0] + stored);
         let many = most as f64 * (steps * self.step[1] + self.beside[1] + each * pieces);
         // Of an operand across K a row of the tile is fetched whole for each step, however little of it there is; blocks of a cluster share.
@@ -343,7 +374,9 @@ impl Paced {
 impl Operands {
     fn kind(self) -> &'static Kind {
         match self {
-            Operands::Fetched | Operands::Copied { .. } => &OF_FETCHED,
+            Operands::Fetched => &OF_FETCHED,
+            Operands::Copied { width: 2 } => &OF_SINGLE,
+            Operands::Copied { .. } => &OF_COPIED,
             Operands::Full => &OF_FULL,
             Operands::Tf32 { fetched: true } => &OF_TF32,
             Operands::Tf32 { fetched: false } => &OF_ANY_TF32,
