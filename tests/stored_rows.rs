@@ -130,20 +130,39 @@ fn elements_that_a_block_stores_are_right() {
     by!(71, tiles, f16, 128, 80, 256);
 }
 
-/// Whoever reads elements stores them from an array that is neither operand's, on both targets; words leave from registers.
+/// `c = a b^T` for rows of pairs.
+#[tile_kernel(require(N % 2 == 0))]
+pub fn pairs(a: &Tensor<f16, (M, K)>, b: &Tensor<f16, (N, K)>, c: &mut Tensor<f16, (M, N)>) {
+    let [bx, by] = blocks([ceil_div(N, 64), ceil_div(M, 64)]);
+    threads([128]);
+    let mut a_s = alloc_shared::<f16>([64, 32]);
+    let mut b_s = alloc_shared::<f16>([64, 32]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    clear(&mut acc);
+    for k in pipelined(0..ceil_div(K, 32), 2) {
+        copy(a.at([by * 64, k * 32]), &mut a_s);
+        copy(b.at([bx * 64, k * 32]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc);
+    }
+    copy(&acc, c.at_mut([by * 64, bx * 64]));
+}
+
+/// What is stored by elements goes through an array that is neither operand's, on both targets; pairs leave from registers.
 #[test]
 fn a_block_stores_elements_from_shared_memory() {
-    let kernel = tiles::<f16, 128, 64, 256>::definition().kernel().unwrap();
-    let is_wanted = |i: &&Instance| i.consts == [128, 64, 256];
-    for instance in kernel.instances.iter().filter(is_wanted) {
-        for (target, writes) in
-            [Target::Sm80, Target::Sm90a].into_iter().flat_map(|t| [(t, Width::Element), (t, Width::Four)])
-        {
-            let instance = Instance { class: Class { reads: Width::Element, writes }, ..instance.clone() };
-            let program = lower(kernel, &instance, target).unwrap();
-            assert!(verify(&program, Effort::Test).is_ok(), "{target} {writes}");
-            let staged = program.shared.values().any(|array| array.name.starts_with("staged"));
-            assert_eq!(staged, writes == Width::Element, "{target} {writes}");
+    let class = Class { reads: Width::Element, writes: Width::Element };
+    for (definition, wanted) in [(tiles::<f16, 128, 64, 256>::definition(), true), (pairs::definition(), false)] {
+        let kernel = definition.kernel().unwrap();
+        let is_tried = |i: &&Instance| i.consts.is_empty() || i.consts == [128, 64, 256];
+        for instance in kernel.instances.iter().filter(is_tried) {
+            for target in [Target::Sm80, Target::Sm90a] {
+                let class = if wanted { class } else { Class::WIDEST };
+                let instance = Instance { class, ..instance.clone() };
+                let program = lower(kernel, &instance, target).unwrap();
+                assert!(verify(&program, Effort::Test).is_ok(), "{target} {}", program.name);
+                let staged = program.shared.values().any(|array| array.name.starts_with("staged"));
+                assert_eq!(staged, wanted, "{target} {}", program.name);
+            }
         }
     }
 }

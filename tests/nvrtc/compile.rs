@@ -182,7 +182,8 @@ fn products(kernel: &Kernel, instance: &Instance) -> Option<usize> {
     let rows = if kernel.name == "gemm_tf32" && constant("B_T")? == 0 { "BN" } else { "BM" };
     let (rows, threads) = (constant(rows)?, constant("THREADS")?);
     // Narrower tiles are multiplied with their operands swapped.
-    (rows % 64 == 0).then_some((rows / 64 * 128 / threads * depth / 16) as usize)
+    // Of fewer than there are warpgroups each has some columns.
+    (rows % 64 == 0).then_some(((rows / 64 * 128 / threads).max(1) * depth / 16) as usize)
 }
 
 /// `gemv f16 ROWS=8 sm_90a`

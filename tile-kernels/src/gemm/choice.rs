@@ -38,7 +38,7 @@ pub struct Choice {
 pub type Tile = (i64, i64, usize, usize, usize, usize, usize);
 
 /// The tiles that there are instances of, for operands that TMA fetches.
-pub(super) const TILES: [Tile; 65] = [
+pub(super) const TILES: [Tile; 64] = [
     (128, 256, 64, 4, 256, 1, 1),
     (128, 192, 64, 4, 128, 1, 1),
     (128, 224, 64, 4, 256, 1, 1),
@@ -101,7 +101,6 @@ pub(super) const TILES: [Tile; 65] = [
     (144, 128, 64, 5, 128, 2, 1),
     (128, 112, 64, 6, 128, 1, 4),
     (256, 136, 64, 4, 256, 2, 1),
-    (136, 256, 64, 4, 256, 1, 2),
     (192, 144, 64, 4, 384, 2, 1),
     (240, 128, 64, 4, 256, 2, 1),
 ];

@@ -46,7 +46,7 @@ use tile_runtime::prelude::*;
             (160, 128, 64, 5, 128, 2, 1), (112, 128, 64, 6, 128, 4, 1), (128, 176, 64, 5, 128, 1, 2), (144, 128, 64, 5, 128, 2, 1),
             (128, 112, 64, 6, 128, 1, 4),
             // Wide tiles for results of a little more rows or columns than a multiple of those above.
-            (256, 136, 64, 4, 256, 2, 1), (136, 256, 64, 4, 256, 1, 2), (192, 144, 64, 4, 384, 2, 1), (240, 128, 64, 4, 256, 2, 1),
+            (256, 136, 64, 4, 256, 2, 1), (192, 144, 64, 4, 384, 2, 1), (240, 128, 64, 4, 256, 2, 1),
             // Where every thread copies: rows that are not aligned, and devices without TMA. Two blocks of them share a
             // multiprocessor.
             (128, 128, 32, 4, 256, 1, 1), (64, 64, 32, 4, 128, 1, 1), (64, 64, 64, 4, 256, 1, 1),
