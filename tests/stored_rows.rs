@@ -1,5 +1,5 @@
-//! Results of 16 bits whose rows do not begin at multiples of 16 bytes, which TMA does not write: a warp-specialised kernel stores them through
-//! shared memory, rows of a sub-tile by neighbouring threads, 8 or 4 bytes each or one element. So does a block that stores elements of 16 bits, where
+//! Results whose rows do not begin at multiples of 16 bytes, which TMA does not write: a warp-specialised kernel stores them through
+//! shared memory, rows of a sub-tile by neighbouring threads, 8 or 4 bytes each or one element. So does a block that stores elements, where
 //! operands do not begin at such multiples either. Small integers: every sum is exact.
 
 use tile_ir::ir::{Class, Instance, Side, Target, Width};
@@ -62,6 +62,36 @@ pub fn turned<T: Half, const BM: usize, const BN: usize, const THREADS: usize>(
     }
 }
 
+/// `c = a b^T` of f32 as tf32, or by the transposes of its tiles.
+#[tile_kernel(instances((BM, BN, THREADS, TURNED) in [(128, 64, 256, false), (64, 128, 128, true), (128, 128, 256, true)]))]
+pub fn words<const BM: usize, const BN: usize, const THREADS: usize, const TURNED: bool>(
+    a: &Tensor<f32, (M, K)>,
+    b: &Tensor<f32, (N, K)>,
+    c: &mut Tensor<f32, (M, N)>,
+) {
+    threads([THREADS]);
+    let mut a_s = alloc_shared::<f32>([BM, 32]);
+    let mut b_s = alloc_shared::<f32>([BN, 32]);
+    let mut acc = alloc_fragment::<f32>([if TURNED { BN } else { BM }, if TURNED { BM } else { BN }]);
+    for [bx, by] in persistent([ceil_div(N, BN), ceil_div(M, BM)]) {
+        clear(&mut acc);
+        for k in pipelined(0..ceil_div(K, 32), 3) {
+            copy(a.at([by * BM, k * 32]), &mut a_s);
+            copy(b.at([bx * BN, k * 32]), &mut b_s);
+            if TURNED {
+                gemm(&b_s, a_s.t(), &mut acc).tf32();
+            } else {
+                gemm(&a_s, b_s.t(), &mut acc).tf32();
+            }
+        }
+        if TURNED {
+            copy(acc.t(), c.at_mut([by * BM, bx * BN]));
+        } else {
+            copy(&acc, c.at_mut([by * BM, bx * BN]));
+        }
+    }
+}
+
 /// The pitch of rows of `n` elements that begin at multiples of so many, and not at multiples of twice as many.
 fn pitch(n: usize, at: usize) -> usize {
     let pitch = (n + 1).next_multiple_of(at);
@@ -71,7 +101,7 @@ fn pitch(n: usize, at: usize) -> usize {
 type Launch<T> = fn(&Device, &Tensor<T, 2>, &Tensor<T, 2>, &mut TensorViewMut<'_, T, 2>);
 
 /// Products of several extents, whose rows begin at multiples of 1, 2 and 4 elements; those of operands have `k` elements, one after the other.
-fn right<T: Half + Real>(k: usize, bn: usize, launch: Launch<T>) {
+fn right<T: Real>(k: usize, bn: usize, launch: Launch<T>) {
     for ([m, n], at) in
         [([1, 1], 1), ([64, 65], 2), ([131, 2 * bn + 1], 4), ([150, 201], 1), ([40, 31], 4), ([131, bn + 6], 2)]
     {
@@ -128,6 +158,31 @@ fn elements_that_a_block_stores_are_right() {
     by!(71, tiles, f16, 64, 256, 256);
     by!(71, tiles, bf16, 64, 192, 128);
     by!(71, tiles, f16, 128, 80, 256);
+}
+
+#[test]
+fn words_are_right() {
+    for k in [72, 71] {
+        right::<f32>(k, 64, |device, a, b, c| words::<128, 64, 256, false>::launch(device, a, b, c).unwrap());
+        right::<f32>(k, 128, |device, a, b, c| words::<64, 128, 128, true>::launch(device, a, b, c).unwrap());
+        right::<f32>(k, 128, |device, a, b, c| words::<128, 128, 256, true>::launch(device, a, b, c).unwrap());
+    }
+}
+
+/// Of f32 too, whatever the rows allow; transposed tiles of rows that TMA writes leave from registers.
+#[test]
+fn words_leave_through_shared_memory() {
+    let kernel = words::<128, 64, 256, false>::definition().kernel().unwrap();
+    for instance in &kernel.instances {
+        let turned = instance.consts.last() == Some(&1);
+        for writes in [Width::Sixteen, Width::Eight, Width::Four, Width::Element] {
+            let instance = Instance { class: Class { writes, ..Class::WIDEST }, ..instance.clone() };
+            let program = lower(kernel, &instance, Target::Sm90a).unwrap();
+            assert!(verify(&program, Effort::Test).is_ok(), "{} {writes}", program.name);
+            let staged = program.shared.values().any(|array| array.name.starts_with("staging"));
+            assert_eq!(staged, !(turned && writes == Width::Sixteen), "{} {writes}", program.name);
+        }
+    }
 }
 
 /// `c = a b^T` for rows of pairs.

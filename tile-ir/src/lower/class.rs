@@ -3,8 +3,8 @@
 //! A class says how wide the accesses are that the rows of a launch's tensors allow where a copy only requests it ([`Class`]). If
 //! rows are not 16-byte aligned, TMA cannot read them, so the kernel is neither warp-specialised nor a bulk pipeline: all threads
 //! copy, with `cp.async` where rows are 4-byte aligned. Elements of 2 bytes that are not go through registers, loaded an iteration
-//! ahead (`channel::registers`). Rows of results that are not 16-byte aligned are stored from registers, in pairs
-//! or one by one; elements of 16 bits go through shared memory, by warpgroups (`hopper::store`) and by blocks (`staged`).
+//! ahead (`channel::registers`). Rows of results that are not 16-byte aligned are stored through shared
+//! memory, by warpgroups (`hopper::store`) and, one by one, by blocks (`staged`); else from registers, in pairs or one by one.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A fragment to a tensor of 16-bit elements through shared memory, where a thread stores one element at a time.
+//! A fragment to a tensor of 16-bit floats or f32 through shared memory, where a thread stores one element at a time.
 //!
 //! In the layout of an accumulator a warp holds two neighbours in each of eight rows for four lanes. Stored from there one by one, an instruction of a
 //! warp writes four elements, two apart, in each of eight rows: eight sectors, each of them twice. From shared memory neighbouring threads store neighbouring elements of a row.
@@ -7,9 +7,9 @@
 use super::fragment::Registers;
 use super::tile::CopySide;
 use super::*;
-use crate::layout::Index;
+use crate::layout::{Index, MmaInput};
 
-/// Elements of 16 bits between two rows in shared memory, beside the row: the four lanes of eight rows are in banks of their own.
+/// Elements between two rows in shared memory, beside the row: pairs of 16 bits of the four lanes of eight rows are in banks of their own, and pairs of f32 of four rows.
 const PAD: u32 = 8;
 
 impl Lowering<'_> {
@@ -18,9 +18,10 @@ impl Lowering<'_> {
     pub(super) fn leaves_by_rows(&self, held: &Registers, src: &TileRef, dst: &CopySide<'_>) -> bool {
         let layout = held.layout;
         let is_accumulator = layout.accumulator_columns().is_some() && layout.vector() >= 2 && !layout.is_exchanged();
-        let bytes = layout.rows() * (layout.cols() + PAD) * 2;
+        let dtype = self.dtype_of(dst.tile.place);
+        let bytes = layout.rows() * (layout.cols() + PAD) * dtype.bytes();
         matches!(dst.tile.place, Place::Tensor(_))
-            && self.dtype_of(dst.tile.place).bytes() == 2
+            && MmaInput::of(dtype).is_some()
             && self.roles.is_none()
             && is_accumulator
             && !src.transposed

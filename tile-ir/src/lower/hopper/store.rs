@@ -2,7 +2,7 @@
 //! the next is converted, and while the producer already fills the ring for the next tile. So is a fragment added to a tensor, where a loop of
 //! atomics over its elements does nothing else: TMA adds whole lines, which atomics of single elements take several times as long for.
 //!
-//! TMA writes no row that begins elsewhere than at a multiple of 16 bytes. Rows of 16-bit elements that do not are stored by the threads of the
+//! TMA writes no row that begins elsewhere than at a multiple of 16 bytes. Rows that do not are stored by the threads of the
 //! warpgroup from shared memory, 8 bytes each, 4 or one element, as the rows allow, so that those of a warp are neighbours in a row: straight from the
 //! accumulator a warp would store 8 or 16 bytes of each of eight rows at once.
 
@@ -150,9 +150,9 @@ impl<'a> Lowering<'a> {
         self.kernel.class.writes != Width::Sixteen
     }
 
-    /// Elements of 16 bits that a thread stores at once.
-    fn elements_at_once(&self) -> u32 {
-        (self.kernel.class.writes.bytes() / 2).max(1)
+    /// Elements that a thread stores at once.
+    fn elements_at_once(&self, dtype: Dtype) -> u32 {
+        (self.kernel.class.writes.bytes() / dtype.bytes()).max(1)
     }
 
     /// What a statement has leave through shared memory, by which sub-tiles of rows of at most so many bytes, if that can be done.
@@ -194,7 +194,7 @@ impl<'a> Lowering<'a> {
         (is_inside && !is_wide && alone).then_some(tile)
     }
 
-    /// The sub-tile of a store, if TMA can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit. If threads do it: 16 bits.
+    /// The sub-tile of a store, if TMA or threads can do it: 16-bit floats or f32, whole sub-tiles; transposed by TMA, 16 bit.
     fn sub_tile(&self, leaving: &Leaving, row_bytes: u32) -> Option<SubTile> {
         let Leaving { fragment, place, transposed, inner, adds, .. } = *leaving;
         // A narrow tile's rows are few: they are stored from registers.
@@ -206,7 +206,7 @@ impl<'a> Lowering<'a> {
         let dtype = self.dtype_of(place);
         let is_stored = match self.kernel.class.writes {
             Width::Sixteen => MmaInput::of(dtype).is_some() && (dtype.is_half() || !transposed),
-            Width::Eight | Width::Four | Width::Element => dtype.is_half() && !adds,
+            Width::Eight | Width::Four | Width::Element => MmaInput::of(dtype).is_some() && !adds,
         };
         if !is_stored || !matches!(place, Place::Tensor(_)) {
             return None;
@@ -333,7 +333,7 @@ impl<'a> Lowering<'a> {
     ) -> Option<Sender<'t>> {
         let Place::Tensor(tensor) = place else { return None };
         let Some(boxes) = &sub.boxes else {
-            self.stores_pieces(tensor, self.elements_at_once());
+            self.stores_pieces(tensor, self.elements_at_once(sub.tile.dtype()));
             let mut origin = [self.int(0); 2];
             origin[usize::from(by_columns)] = self.eval(consumer * extent);
             return Some(Sender::Threads { dst: dst?, origin });
@@ -382,7 +382,8 @@ impl<'a> Lowering<'a> {
         if sub.transposed {
             first.reverse();
         }
-        let (dtype, piece) = (sub.tile.dtype(), self.elements_at_once());
+        let dtype = sub.tile.dtype();
+        let piece = self.elements_at_once(dtype);
         let pieces = sub.tile.cols() / piece;
         let row = self.once("stored_row", thread / pieces);
         let col = self.once("stored_col", thread % pieces * piece);
@@ -466,8 +467,23 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Stores a sub-tile's accumulators as they are, two neighbours at once.
+    /// Stores a sub-tile's accumulators as they are, two neighbours at once, or, where the sub-tile is transposed, one below the other.
     fn store_pairs(&mut self, Way { sub, acc, from, staging, base }: Way<'_>, thread: ValueId) {
+        let place = |l: &mut Self, register: u32| {
+            let elements = l.formula([thread], |[thread]| {
+                let (row, col) = sub.fragment.position(thread, Formula::constant(register));
+                let (row, col) = if sub.transposed { (col, row) } else { (row, col) };
+                sub.tile.offset(row, col).over(sub.tile.dtype().bytes())
+            });
+            l.at(staging, base + elements)
+        };
+        if sub.transposed {
+            for register in 0..sub.fragment.registers() {
+                let (own, to) = (self.at(acc, from + register), place(self, register));
+                self.carry(own, to);
+            }
+            return;
+        }
         let name = format!("{}_pair", self.program.locals[acc].name);
         let pair = self.local(&name, Dtype::F32, 2);
         for first in (0..sub.fragment.registers()).step_by(2) {
@@ -475,11 +491,7 @@ impl<'a> Lowering<'a> {
                 let value = self.get(acc, from + (first + half));
                 self.put(pair, half, value);
             }
-            let elements = self.formula([thread], |[thread]| {
-                let (row, col) = sub.fragment.position(thread, Formula::constant(first));
-                sub.tile.offset(row, col).over(sub.tile.dtype().bytes())
-            });
-            let memory = self.at(staging, base + elements);
+            let memory = place(self, first);
             self.vector_store(memory, pair, 0, 2);
         }
     }
