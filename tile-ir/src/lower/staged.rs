@@ -1,19 +1,19 @@
-//! A fragment to a tensor of 16-bit floats or f32 through shared memory, where a thread stores one element at a time.
+//! Stores a fragment to a tensor of 16-bit floats or f32 through shared memory, where rows allow no store wider than one element.
 //!
-//! In the layout of an accumulator a warp holds two neighbours in each of eight rows for four lanes. Stored from there one by one, an instruction of a
-//! warp writes four elements, two apart, in each of eight rows: eight sectors, each of them twice. From shared memory neighbouring threads store neighbouring elements of a row.
-//! (Warpgroups have sub-tiles for that: `hopper::store`.)
+//! In the layout of an accumulator four lanes of a warp share a row, two neighbouring columns each, and the warp has eight rows. Stored straight from
+//! registers, one instruction of the warp writes four elements, two columns apart, in each of eight rows: eight sectors, which the next instruction writes
+//! again. From shared memory the threads of a warp store neighbouring elements of a row. Warpgroups store by sub-tiles instead (`hopper::store`).
 
 use super::fragment::Registers;
 use super::tile::CopySide;
 use super::*;
 use crate::layout::{Index, MmaInput};
 
-/// Elements between two rows in shared memory, beside the row: pairs of 16 bits of the four lanes of eight rows are in banks of their own, and pairs of f32 of four rows.
+/// Elements that pad a row of the array. With them the pairs that a warp stores at once lie in different banks: those of eight rows in 16 bits, of four in f32.
 const PAD: u32 = 8;
 
 impl Lowering<'_> {
-    /// Whether `copy(&fragment, y.at_mut(..))` goes through shared memory: every thread of the block has a part of an accumulator, and there is
+    /// Whether `copy(&fragment, y.at_mut(..))` goes through shared memory: the fragment is an accumulator of the whole block, and shared memory has
     /// room for the tile.
     pub(super) fn leaves_by_rows(&self, held: &Registers, src: &TileRef, dst: &CopySide<'_>) -> bool {
         let layout = held.layout;
@@ -28,7 +28,7 @@ impl Lowering<'_> {
             && self.has_room(bytes, 16)
     }
 
-    /// Stores a fragment by elements, neighbouring threads neighbouring ones of a row.
+    /// Writes the fragment to shared memory, waits for the block, and stores it from there, neighbouring threads neighbouring elements of a row.
     pub(super) fn store_by_rows(&mut self, &Registers { local, layout, .. }: &Registers, dst: &CopySide<'_>) {
         let dtype = self.dtype_of(dst.tile.place);
         let (rows, cols) = (layout.rows(), layout.cols());
@@ -55,7 +55,7 @@ impl Lowering<'_> {
             let from = l.at(staged, at);
             l.carry(from, to);
         };
-        // A thread's elements have one column where a row has no more than there are threads, and lie as many rows apart.
+        // Where the block's threads are a multiple of a row's elements, a thread keeps its column and goes down the rows.
         let apart = threads / cols;
         let below = threads.is_multiple_of(cols) && rows.is_multiple_of(apart.max(1));
         let thread = self.linear_thread();
