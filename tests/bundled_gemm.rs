@@ -511,5 +511,5 @@ fn transposed_tiles_on_both_simulators() {
         }
     }
     // Of these, 112 rows of an operand along K are no whole atoms for each of four blocks.
-    assert_eq!(tiles, 4 * 14 - 2);
+    assert_eq!(tiles, 4 * 15 - 2);
 }
