@@ -203,10 +203,10 @@ mod tests {
         let copied = include_str!("../../bench/results/gemm-odd-a11e0001-h200.json");
         let full = include_str!("../../bench/results/gemm-f32-fit-h200.json");
         let tf32 = include_str!("../../bench/results/gemm-tf32-fit-h100.json");
-        for (family, policy, json, products, most, far) in [
-            ("f32", Policy::H200, full, 40, 1.035, 1.3),
-            ("odd", Policy::H200, copied, 16, 1.06, 1.4),
-            ("tf32", Policy::H100, tf32, 60, 1.05, 1.4),
+        for (family, policy, json, products, least, most, far) in [
+            ("f32", Policy::H200, full, 40, 0.65, 1.035, 1.3),
+            ("odd", Policy::H200, copied, 16, 0.6, 1.06, 1.4),
+            ("tf32", Policy::H100, tf32, 60, 0.65, 1.05, 1.4),
         ] {
             let rows = serde_json::from_str::<Products>(json).unwrap().rows;
             let mut regrets = vec![];
@@ -229,7 +229,7 @@ mod tests {
                 let best = measured.iter().map(|(_, us)| *us).fold(f64::INFINITY, f64::min);
                 for (expected, us) in measured.iter().filter(|(_, us)| *us < 1.5 * best) {
                     let ratio = expected / us;
-                    assert!((0.6..1.7).contains(&ratio), "{title}: {expected} us, measured {us}");
+                    assert!((least..1.7).contains(&ratio), "{title}: {expected} us, measured {us}");
                 }
                 let fastest = measured.iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
                 regrets.push(fastest.1 / best);
