@@ -38,7 +38,7 @@ pub struct Choice {
 pub type Tile = (i64, i64, usize, usize, usize, usize, usize);
 
 /// The tiles that there are instances of, for operands that TMA fetches.
-pub(super) const TILES: [Tile; 64] = [
+pub(super) const TILES: [Tile; 79] = [
     (128, 256, 64, 4, 256, 1, 1),
     (128, 192, 64, 4, 128, 1, 1),
     (128, 224, 64, 4, 256, 1, 1),
@@ -103,6 +103,21 @@ pub(super) const TILES: [Tile; 64] = [
     (256, 136, 64, 4, 256, 2, 1),
     (192, 144, 64, 4, 384, 2, 1),
     (240, 128, 64, 4, 256, 2, 1),
+    (8, 192, 64, 8, 128, 1, 1),
+    (16, 128, 64, 11, 128, 1, 1),
+    (32, 128, 64, 10, 128, 4, 1),
+    (40, 64, 64, 16, 128, 1, 1),
+    (64, 24, 64, 16, 128, 4, 1),
+    (64, 128, 64, 8, 128, 4, 1),
+    (64, 208, 64, 6, 128, 1, 2),
+    (64, 160, 64, 7, 128, 1, 4),
+    (128, 112, 64, 6, 128, 2, 2),
+    (80, 64, 64, 11, 128, 2, 2),
+    (72, 128, 64, 8, 128, 1, 4),
+    (104, 128, 64, 7, 128, 1, 2),
+    (112, 128, 64, 6, 128, 2, 2),
+    (192, 176, 64, 4, 384, 2, 1),
+    (256, 144, 64, 4, 256, 2, 1),
 ];
 
 /// The tiles where every thread copies operands of 16 bits.
@@ -314,7 +329,7 @@ fn is_large(m: i64, n: i64) -> bool {
 /// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
 fn has((bm, bn, bk, _, _, cx, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
     // Few rows: of weights along K, but for the tiles that are made for the others.
-    let few = bm >= 64 || b_transposed != (bn == 64);
+    let few = bm >= 64 || bk == 64 || b_transposed != (bn == 64);
     let atoms = |rows: i64, blocks: usize| (rows as usize).is_multiple_of(8 * blocks);
     few && (b_transposed || bn % 64 == 0 || bn > 64 && bk == 64)
         && (!a_transposed || bm >= 64 && bk == 64)

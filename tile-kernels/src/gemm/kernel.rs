@@ -47,6 +47,12 @@ use tile_runtime::prelude::*;
             (128, 112, 64, 6, 128, 1, 4),
             // Wide tiles for results of a little more rows or columns than a multiple of those above.
             (256, 136, 64, 4, 256, 2, 1), (192, 144, 64, 4, 384, 2, 1), (240, 128, 64, 4, 256, 2, 1),
+            // Few rows, which are the columns of an instruction (N), of operands across K too.
+            (8, 192, 64, 8, 128, 1, 1), (16, 128, 64, 11, 128, 1, 1), (32, 128, 64, 10, 128, 4, 1), (40, 64, 64, 16, 128, 1, 1),
+            // Results of few columns or rows: a tile holds all of them, or clusters share what they fetch of them.
+            (64, 24, 64, 16, 128, 4, 1), (64, 128, 64, 8, 128, 4, 1), (64, 208, 64, 6, 128, 1, 2), (64, 160, 64, 7, 128, 1, 4),
+            (128, 112, 64, 6, 128, 2, 2), (80, 64, 64, 11, 128, 2, 2), (72, 128, 64, 8, 128, 1, 4), (104, 128, 64, 7, 128, 1, 2), (112, 128, 64, 6, 128, 2, 2),
+            (192, 176, 64, 4, 384, 2, 1), (256, 144, 64, 4, 256, 2, 1),
             // Where every thread copies: rows that are not aligned, and devices without TMA. Two blocks of them share a
             // multiprocessor.
             (128, 128, 32, 4, 256, 1, 1), (64, 64, 32, 4, 128, 1, 1), (64, 64, 64, 4, 256, 1, 1),
@@ -56,8 +62,8 @@ use tile_runtime::prelude::*;
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
-        // Narrow tiles and those for few rows are of X W^T alone. What a block of a cluster fetches for all begins with eight rows of the swizzle.
-        where (BM >= 64 || T::BITS == 32 || B_T != (BN == 64)) && (B_T || BN % 64 == 0 || BN > 64 && BK == 64)
+        // Narrow tiles, and those for few rows with steps of 128, are of X W^T alone. What a block of a cluster fetches for all begins with eight rows of the swizzle.
+        where (BM >= 64 || BK == 64 || T::BITS == 32 || B_T != (BN == 64)) && (B_T || BN % 64 == 0 || BN > 64 && BK == 64)
             && (!A_T || T::BITS == 32 || BM >= 64 && BK <= 64) && (A_T || BM % (8 * CX) == 0) && (!B_T || BN % (8 * CY) == 0)
             && (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32)
     ),
@@ -90,7 +96,7 @@ pub fn gemm<
 ) {
     let depth = if A_T { A0 } else { A1 };
     // Instructions have 64 rows: a tile of other rows is the transpose of one that has them as its columns.
-    let turned = BM > 64 && BM % 64 != 0;
+    let turned = BM % 64 != 0 && (BM > 64 || BK == 64);
     cluster([CX, CY]);
     // Rows of tiles that a wave shares, as measured on an H200 (the book's chapter on the ladder), also of tiles in clusters.
     let wide = BM == 128 && BN > 128;

@@ -225,7 +225,7 @@ pub(super) fn at_once(cluster: i64) -> i64 {
 }
 
 /// Whether a tile of so many rows is the transpose of one that instructions of 64 rows multiply, as [`kernel::gemm`](fn@super::kernel::gemm)
-/// has it.
+/// has it. Of tiles of fewer than 64 rows some are too: the model takes no notice, since their products are not what limits them.
 fn is_turned(rows: i64) -> bool {
     rows > 64 && rows % 64 != 0
 }

@@ -241,7 +241,7 @@ const TF32_SLOTS: [Split; 2] = [over([64, 64, 32, 12], 1, 2), over([128, 128, 32
 pub(super) const SLOTS: [Split; 2] = [over([64, 64, 64, 12], 1, 2), over([16, 64, 128, 10], 1, 2)];
 
 /// The tiles of the splits whose sums a second launch adds.
-pub(super) const PARTIAL: [Split; 15] = [
+pub(super) const PARTIAL: [Split; 20] = [
     aside([160, 128, 64, 5], [2, 1]),
     aside([192, 128, 64, 4], [2, 1]),
     aside([64, 96, 64, 10], [1, 4]),
@@ -257,6 +257,11 @@ pub(super) const PARTIAL: [Split; 15] = [
     aside([64, 96, 64, 10], [2, 4]),
     aside([64, 48, 64, 14], [4, 2]),
     aside([176, 128, 64, 4], [2, 1]),
+    aside([192, 176, 64, 4], [2, 1]),
+    aside([152, 128, 64, 6], [1, 2]),
+    aside([128, 224, 64, 4], [1, 2]),
+    aside([224, 128, 64, 4], [2, 1]),
+    aside([136, 128, 64, 6], [1, 2]),
 ];
 
 /// The splits over clusters whose blocks add some rows each.
@@ -383,9 +388,7 @@ impl Split {
             Adds::Cluster => step == 64 || !a_transposed && b_transposed,
             Adds::LastArriver => !a_transposed || rows >= 64,
             Adds::Exchange => b_transposed || cols % 64 == 0,
-            Adds::SecondLaunch => {
-                (b_transposed || cols % 64 == 0) && (!a_transposed || cols % 32 == 0 || rows % 64 != 0)
-            }
+            Adds::SecondLaunch => cols >= 64 || b_transposed && !a_transposed,
         }
     }
 
