@@ -30,7 +30,7 @@ OTHERS = ("odd", "tf32", "f32")
 
 
 def fit(features, target, weights):
-    trees = HistGradientBoostingRegressor(max_iter=250, learning_rate=0.1, max_leaf_nodes=63, l2_regularization=4, min_samples_leaf=8)
+    trees = HistGradientBoostingRegressor(max_iter=150, learning_rate=0.1, max_leaf_nodes=127, l2_regularization=4, min_samples_leaf=20)
     return trees.fit(features, target, sample_weight=weights)
 
 
