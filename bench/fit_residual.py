@@ -24,7 +24,7 @@ COOL = 150.0
 # us that a launch took longer before tiles were found by multiplications, and what its times count since.
 DIVISIONS, OLDER = 0.3, 0.1
 # How many times a shape counts: those that are published, and the products of language models, more than random ones.
-WEIGHTS = {"published": 2.5, "models": 3.0}
+WEIGHTS = {"published": 2.5, "models": 3.0, "raced": 6.0}
 # Families whose operands are multiplied by other kernels, or copied first.
 OTHERS = ("odd", "tf32", "f32")
 

@@ -105,13 +105,15 @@ mod tests {
         let before = include_str!("../../bench/results/gemm-random-f17a0003-h200.json");
         let long = include_str!("../../bench/results/gemm-random-f17a0007-h200.json");
         let newest = include_str!("../../bench/results/gemm-random-f17a0015-h200.json");
+        let raced = include_str!("../../bench/results/gemm-raced-3a49c25a-h200.json");
         let newer = [
             include_str!("../../bench/results/gemm-random-f17a0011-h200.json"),
             include_str!("../../bench/results/gemm-random-f17a0013-h200.json"),
         ];
-        // Only the first six are of kernels that find their tiles by multiplications; the trees are fitted to the others with a tenth of the weight.
-        // Of products in the seventh and eighth of these files the fastest choice copies an operand first, which is no candidate here.
+        // Only the first seven are of kernels that find their tiles by multiplications; the trees are fitted to the others with a tenth of the weight.
+        // Of products in the eighth and ninth of these files the fastest choice copies an operand first, which is no candidate here.
         for (policy, json, shapes, most, far) in [
+            (Policy::H200, raced, 110, 1.005, 1.05),
             (Policy::H200, newest, 720, 1.015, 1.2),
             (Policy::H200, newer[0], 390, 1.015, 1.2),
             (Policy::H200, newer[1], 410, 1.015, 1.2),
