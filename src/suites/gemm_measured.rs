@@ -114,9 +114,9 @@ mod tests {
         // Of products in the eighth and ninth of these files the fastest choice copies an operand first, which is no candidate here.
         for (policy, json, shapes, most, far) in [
             (Policy::H200, raced, 110, 1.005, 1.05),
-            (Policy::H200, newest, 720, 1.015, 1.2),
-            (Policy::H200, newer[0], 390, 1.015, 1.2),
-            (Policy::H200, newer[1], 410, 1.015, 1.2),
+            (Policy::H200, newest, 720, 1.015, 1.25),
+            (Policy::H200, newer[0], 390, 1.015, 1.25),
+            (Policy::H200, newer[1], 410, 1.015, 1.25),
             (Policy::H200, long, 79, 1.02, 1.21),
             (Policy::H200, latest, 320, 1.025, 1.26),
             (Policy::H200, before, 290, 1.025, 1.31),

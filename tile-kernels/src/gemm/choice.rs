@@ -466,7 +466,7 @@ mod tests {
         assert!(bm * bn > 128 * 128, "{bm} x {bn}");
         let few = choice(16, 7168, 16_384);
         assert!(few.split.is_none() && few.tile.0 == 16, "{few}");
-        assert!(choice(64, 18_432, 7168).tile.0 == 64, "{}", choice(64, 18_432, 7168));
+        assert!(choice(64, 18_432, 7168).tile.0 <= 64, "{}", choice(64, 18_432, 7168));
     }
 
     /// What every thread copies has instances for all elements and layouts.
