@@ -28,7 +28,6 @@ use tile_kernel_examples::suites::gemm::{Buffers, Dense, measure, selector_shape
 use tile_kernel_examples::timing::time;
 use tile_kernels::gemm::copied::Operands;
 use tile_kernels::gemm::pack::Pack;
-use tile_kernels::gemm::parts::gemm_parts;
 use tile_kernels::gemm::policy::Policy;
 use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm, tf32, tuned};
 use tile_runtime::kernel::{Format, explain, show};
@@ -317,7 +316,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
         [bm, bn, stages as i64, threads as i64].into_iter().chain(last.iter().copied()).collect()
     };
     let (definition, consts) = match (choice.parts, choice.split, operands) {
-        (Some(parts), ..) => (gemm_parts::<f16, f16>::definition(), parts.consts(transposed)),
+        (Some(parts), ..) => (parts.definition(), parts.consts(transposed)),
         (None, Some(split), _) => (split.definition(), split.consts(transposed, epilogue)),
         (None, None, Operands::Tf32 { fetched: true }) => (
             tf32::gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition(),
@@ -362,7 +361,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
                 false => extents.extend([("A0", a0), ("A1", a1), ("B0", b0), ("B1", b1)]),
             }
             let slots = choice.parts.map(|parts| parts.slots).or(choice.split.map(|split| split.slots));
-            let name = if kernel.name == "gemm_partial" { "S" } else { "slots" };
+            let name = if kernel.name.starts_with("gemm_partial") { "S" } else { "slots" };
             extents.extend(
                 slots
                     .filter(|_| !["gemm_cluster", "gemm_exchange"].contains(&&*kernel.name))

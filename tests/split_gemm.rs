@@ -65,11 +65,11 @@ fn the_last_arriver_adds_the_slots() {
     by_samples(Adds::LastArriver, &[[16, 72, 264], [72, 136, 1032]], [8, 4], 3);
 }
 
-/// By every tile, of operands that it divides and of others, in two and eleven parts, some without a step. The checked simulator, which goes
-/// lane by lane, takes a 24th of them, other devices an eighth.
+/// By every tile, of operands that it divides and of others, in two and eleven parts, some without a step, and of a result whose rows begin anywhere. The
+/// checked simulator, which goes lane by lane, takes a 24th of them, other devices an eighth.
 #[test]
 fn a_second_launch_adds_the_sums() {
-    by_samples(Adds::SecondLaunch, &[[16, 72, 264], [168, 136, 520]], [24, 8], 3);
+    by_samples(Adds::SecondLaunch, &[[16, 72, 264], [168, 136, 520], [40, 93, 264]], [24, 8], 3);
 }
 
 /// By every tile, in every layout that it has; parts without a step among them. The checked simulator, which goes lane by lane, takes a fifth of

@@ -4,7 +4,7 @@ use super::fit::Row;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use tile_kernels::gemm::Choice;
-use tile_kernels::gemm::model::Work;
+use tile_kernels::gemm::model::{Call, Work};
 
 #[derive(Deserialize)]
 struct Measured {
@@ -24,6 +24,12 @@ struct Shape {
     k: i64,
     #[serde(deserialize_with = "by_choice")]
     screened: BTreeMap<String, f64>,
+    /// Elements that follow each row of an operand.
+    #[serde(default)]
+    pad: i64,
+    /// A function of the results: `gelu`, say.
+    #[serde(default)]
+    epilogue: String,
     /// What commit 74df698 chose.
     then: Option<String>,
 }
@@ -42,7 +48,12 @@ impl Shape {
     fn row(&self, title: &str, padded: bool) -> Option<Row<Work>> {
         let stored = std::array::from_fn(|at| self.layout.as_bytes().get(at) == Some(&b't'));
         let choices = Choice::candidates(self.m, self.n, self.k, stored);
-        let works = choices.map(|choice| (choice.to_string(), choice.work([self.m, self.n, self.k], stored)));
+        let shape = [self.m, self.n, self.k];
+        let call = Call {
+            pitches: Call::dense(shape, stored).pitches.map(|width| width + self.pad),
+            special: self.epilogue == "gelu",
+        };
+        let works = choices.map(|choice| (choice.to_string(), Work { call, ..choice.work(shape, stored) }));
         let works: BTreeMap<String, Work> = works.collect();
         let measured =
             self.screened.iter().filter_map(|(name, us)| Some((name.strip_prefix("ours ")?.to_owned(), *us)));

@@ -18,7 +18,9 @@ use tile_kernels::gemm::batched::kernel::{
 use tile_kernels::gemm::batched::split::{GemmBatchClusterParams, gemm_batch_cluster};
 use tile_kernels::gemm::exchange::{GemmExchangeParams, gemm_exchange};
 use tile_kernels::gemm::kernel::{GemmParams, gemm};
-use tile_kernels::gemm::partial::{GemmPartialParams, add_partial, gemm_partial};
+use tile_kernels::gemm::partial::{
+    AddPartialParams, GemmPartialCopiedParams, GemmPartialParams, add_partial, gemm_partial, gemm_partial_copied,
+};
 use tile_kernels::gemm::parts::{GemmPartsParams, gemm_parts};
 use tile_kernels::gemm::split::{GemmClusterParams, GemmSlotsParams, gemm_cluster, gemm_slots};
 use tile_kernels::gemm::tf32::{GemmAnyTf32Params, GemmTf32Params, gemm_any_tf32, gemm_tf32};
@@ -121,7 +123,7 @@ fn slots_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usi
 fn partial_instance<T: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
     let params = params!(i, GemmPartialParams { BM, BN, BK, STAGES, THREADS, CX, CY; A_T, B_T });
     let kernel = gemm_partial::<T>::instance(device, params).map_err(|e| e.to_string())?;
-    let adds = add_partial::<T, f32>::instance(device).map_err(|e| e.to_string())?;
+    let adds = add_partial::<T, f32>::instance(device, AddPartialParams { VEC: 4 }).map_err(|e| e.to_string())?;
     let parts = [1, 2, 5][i.index % 3];
     product::run::<T, f32>(device, i, Family { ragged: 8, ..BLOCKS }, |o| {
         let rank = "a batch of one has a first matrix";
@@ -129,6 +131,22 @@ fn partial_instance<T: Real>(device: &Device, i: &Declared) -> Result<usize, Str
         let [m, n] = c.shape();
         let mut partial = device.zeros::<f32, 3>([parts, m, n])?;
         kernel.launch(a, b, &mut partial)?;
+        adds.launch(&partial, c, o.bias, o.alpha, o.beta, o.activation)
+    })
+}
+
+/// The sums of one, two or five parts of K of any extents, and what adds them: elements of a result in rows that begin anywhere.
+fn partial_copied_instance<T: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmPartialCopiedParams { BM, BN, BK, STAGES, THREADS; TF32, A_T, B_T });
+    let kernel = gemm_partial_copied::<T>::instance(device, params).map_err(|e| e.to_string())?;
+    let adds = add_partial::<T, f32>::instance(device, AddPartialParams { VEC: 1 }).map_err(|e| e.to_string())?;
+    let parts = [1, 2, 5][i.index % 3];
+    product::run::<T, f32>(device, i, BLOCKS, |o| {
+        let rank = "a batch of one has a first matrix";
+        let (a, b, c) = (o.a.row(0).expect(rank), o.b.row(0).expect(rank), o.c.row(0).expect(rank));
+        let [m, n] = c.shape();
+        let mut partial = device.zeros::<f32, 3>([parts, m, n.next_multiple_of(4)])?;
+        kernel.launch(a, b, partial.view_mut().slice([0..parts, 0..m, 0..n])?)?;
         adds.launch(&partial, c, o.bias, o.alpha, o.beta, o.activation)
     })
 }
@@ -279,6 +297,11 @@ fn every_gemm_partial(device: &Device, selection: &Selection) {
     each(gemm_partial::<f16>::definition(), selection, dtypes);
 }
 
+fn every_gemm_partial_copied(device: &Device, selection: &Selection) {
+    let dtypes = |i: &Declared| typed!(partial_copied_instance(device, i): f16; bf16; f32;);
+    each(gemm_partial_copied::<f16>::definition(), selection, dtypes);
+}
+
 fn every_gemm_parts(device: &Device, selection: &Selection) {
     each(gemm_parts::<f16, f16>::definition(), selection, |i| {
         typed!(parts_instance(device, i):
@@ -374,6 +397,7 @@ families! {
     every_instance_of_gemm_exchange, every_gemm_exchange, true;
     every_instance_of_gemm_slots, every_gemm_slots, true;
     every_instance_of_gemm_partial, every_gemm_partial, true;
+    every_instance_of_gemm_partial_copied, every_gemm_partial_copied, false;
     every_instance_of_gemm_parts, every_gemm_parts, false;
     every_instance_of_gemm_tf32, every_gemm_tf32, true;
     every_instance_of_gemm_any_tf32, every_gemm_any_tf32, false;

@@ -30,7 +30,8 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(split::gemm_slots::<f16, f16>::definition());
     all.push(partial::gemm_partial::<f16>::definition());
     all.push(exchange::gemm_exchange::<f16, f16>::definition());
-    all.push(partial::add_partial::<f16, f16>::definition());
+    all.push(partial::gemm_partial_copied::<f16>::definition());
+    all.push(partial::add_partial::<f16, f16, 4>::definition());
     all.push(parts::gemm_parts::<f16, f16>::definition());
     all.push(tile_kernels::gemm::gated::definition());
     all.push(pack::pack_rows::<f16, 1>::definition());
@@ -135,6 +136,11 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         // Another device's kernels are those of one layout.
         ("gemm_parts", [Dtype::Bf16, Dtype::Bf16] | [Dtype::F32, Dtype::F32]) if nt => return vec![Class::WIDEST],
         ("gemm_parts", _) => return vec![],
+        // The steps of `gemm_parts`, and another end.
+        ("gemm_partial_copied", [Dtype::Bf16 | Dtype::F32]) if nt && target == Target::Sm90a => {
+            return vec![Class::WIDEST, read(Width::Element)];
+        }
+        ("gemm_partial_copied", _) => return vec![],
         // Tiles with the longest steps are the most for single elements; other layouts than the usual one differ in their loads.
         ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) if nt && is("BK", 128) => {
             return vec![Class::WIDEST, read(Width::Element)];

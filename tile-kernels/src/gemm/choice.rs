@@ -1,9 +1,9 @@
 //! Which instance of the kernel serves a shape.
 
 use super::batched;
-use super::copied::{Copied, Operands, Speed};
+use super::copied::{Added, Copied, Operands, Speed};
 use super::kernel::{self, GemmParams};
-use super::model::{ALONE, Parameters, Work};
+use super::model::{ALONE, Call, Parameters, Work};
 use super::pack::Packs;
 use super::parts::{self, Parts};
 use super::policy::Policy;
@@ -168,7 +168,9 @@ impl Choice {
         let many_tiles = is_large(m, n);
         let of_tile = move |tile| Choice { tile, many_tiles, ..Choice::default() };
         let all: Vec<Choice> = match operands {
-            Operands::Fetched => Choice::candidates(m, n, k, stored).filter(|c| c.split.is_none() || splits).collect(),
+            Operands::Fetched => {
+                Choice::candidates(m, n, k, stored).filter(|c| splits || c.stores_any_rows()).collect()
+            }
             Operands::Copied { .. } => COPIED.map(of_tile).to_vec(),
             Operands::Full => super::full::tiles().map(of_tile).collect(),
             Operands::Tf32 { fetched } => {
@@ -187,6 +189,17 @@ impl Choice {
         all.into_iter().chain(parts.map(move |parts| Choice { parts: Some(parts), many_tiles, ..Choice::default() }))
     }
 
+    /// Whether rows of the result may begin anywhere: other splits add and store 16 bytes at once.
+    fn stores_any_rows(&self) -> bool {
+        self.split.is_none_or(|split| split.adds == Adds::SecondLaunch)
+    }
+
+    /// Whether it takes a second launch to add sums.
+    pub(super) fn has_second_launch(&self) -> bool {
+        let by_split = self.split.is_some_and(|split| split.adds == Adds::SecondLaunch);
+        by_split || self.parts.is_some_and(|parts| parts.adds == Adds::SecondLaunch)
+    }
+
     /// What has a pace in [`Parameters`], in order: every tile, then every split, some slots standing for any number of them.
     pub fn instances() -> impl Iterator<Item = Choice> {
         let tiles = TILES.into_iter().map(|tile| Choice { tile, ..Choice::default() });
@@ -200,7 +213,8 @@ impl Choice {
         let splits = begin_at(shape[1]) == 16;
         let widths = super::stored_extents(shape, stored).map(|[_, width]| begin_at(width));
         let packs = super::pack::packs(operands, shape, stored, widths);
-        super::Problem { policy, shape, stored, splits, operands, accepted: true, packs, vector: None }.ranked()
+        let call = Call::dense(shape, stored);
+        super::Problem { policy, shape, stored, splits, operands, call, accepted: true, packs, vector: None }.ranked()
     }
 
     /// us that a launch of this choice for operands of a kind is expected to take on a device, by its parameters or some near them.
@@ -209,15 +223,20 @@ impl Choice {
         operands: Operands,
         shape: [i64; 3],
         stored: [bool; 2],
+        call: Call,
         policy: Policy,
         parameters: &Parameters,
     ) -> f64 {
+        let copied = |work: Copied| match operands {
+            Operands::Full => policy.full(&work),
+            Operands::Fetched | Operands::Copied { .. } | Operands::Tf32 { .. } => work.us(),
+        };
         if let Some(parts) = self.parts {
-            return parts.work(operands, shape, stored).us();
+            return copied(parts.work(operands, shape, stored));
         }
         match operands {
             Operands::Fetched => {
-                let work = self.work(shape, stored);
+                let work = Work { call, ..self.work(shape, stored) };
                 policy.corrected(&work, work.us(parameters))
             }
             Operands::Tf32 { fetched: true } => super::tf32::us(self, shape, stored, parameters),
@@ -226,7 +245,7 @@ impl Choice {
                 let speed = Speed::of(operands, (rows, cols, step, stages, threads), stored);
                 let [step, stages] = [step, stages].map(|size| size as i64);
                 let (tile, bytes) = ([rows, cols], operands.bytes());
-                Copied { shape, tile, step, stages, slots: 1, bytes, counted: false, speed }.us()
+                copied(Copied { shape, stored, tile, step, stages, slots: 1, bytes, added: Added::Nobody, speed })
             }
         }
     }
@@ -298,8 +317,9 @@ impl fmt::Display for Choice {
                 write!(f, "{operand} {pack}, ")?;
             }
         }
-        if let Some(Parts { tile: (bm, bn, bk, stages, threads), slots, .. }) = self.parts {
-            return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, copied, {slots} slots");
+        if let Some(Parts { tile: (bm, bn, bk, stages, threads), slots, adds, .. }) = self.parts {
+            let by = if adds == Adds::SecondLaunch { "sums of a second launch" } else { "slots" };
+            return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, copied, {slots} {by}");
         }
         if let Some(Split { tile: (bm, bn, bk, stages), shares: [cx, cy], parts, slots, adds }) = self.split {
             return match adds {

@@ -35,10 +35,10 @@ pub use choice::{Choice, Tile};
 pub use tuned::{Tuned, tuned};
 
 use copied::Operands;
-use model::Parameters;
+use model::{Call, Parameters};
 use pack::Packs;
+use partial::First;
 use policy::Policy;
-use split::Adds;
 use vector::Vector;
 
 use crate::gemv::Gemv;
@@ -246,9 +246,14 @@ fn product<T: GemmElement<C>, C: Element>(
     {
         return launched;
     }
-    match choice.split {
-        Some(split) if split.adds == Adds::SecondLaunch => partial::launch(on, behind, split, a, b, c, options),
-        Some(_) | None => T::launch(on, choice, a, b, c, options),
+    let first = match (choice.parts, choice.split) {
+        (Some(parts), _) => First::Copied(parts),
+        (None, Some(split)) => First::Fetched(split),
+        (None, None) => return T::launch(on, choice, a, b, c, options),
+    };
+    match choice.has_second_launch() {
+        true => partial::launch(on, behind, first, a, b, c, options),
+        false => T::launch(on, choice, a, b, c, options),
     }
 }
 
@@ -324,7 +329,7 @@ fn class_of<T: GemmElement<C>, C: Element>(
 ) -> Result<Class, Error> {
     let number = options.activation.number();
     if let Some(parts) = choice.parts {
-        let kernel = parts::gemm_parts::<T, C>::instance(on.device(), parts.params(options))?;
+        let kernel = parts::gemm_parts::<T, C>::instance(on.device(), parts.of_one_launch().params(options))?;
         return Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, number, parts.slots)?);
     }
     // The kernels of tf32 have as many classes as that of f32.
@@ -345,6 +350,7 @@ struct Problem {
     /// Whether rows of the result begin at multiples of 16 bytes: sums that are put aside are added and stored 4 at a time.
     splits: bool,
     operands: Operands,
+    call: Call,
     /// Whether the launch of a kernel will be accepted: what takes two launches is to launch none where the second one is refused.
     accepted: bool,
     /// How operands would be copied to where TMA fetches them; none where it fetches them as they are, or there is none.
@@ -356,9 +362,9 @@ struct Problem {
 impl Problem {
     /// The choices that there are, with the us expected of each.
     fn candidates(self) -> impl Iterator<Item = (Choice, f64)> {
-        let Problem { policy, shape, stored, operands, .. } = self;
+        let Problem { policy, shape, stored, operands, call, .. } = self;
         self.legal()
-            .map(move |choice| (choice, choice.us(operands, shape, stored, policy, policy.parameters())))
+            .map(move |choice| (choice, choice.us(operands, shape, stored, call, policy, policy.parameters())))
             .chain(self.packed())
             .chain(self.by_vector())
     }
@@ -373,13 +379,13 @@ impl Problem {
     /// The choices that there are for the operands as they are.
     fn legal(self) -> impl Iterator<Item = Choice> {
         let all = Choice::of_operands(self.operands, self.shape, self.stored, self.splits);
-        all.filter(move |choice| self.accepted || choice.split.is_none_or(|split| split.adds != Adds::SecondLaunch))
+        all.filter(move |choice| self.accepted || !choice.has_second_launch())
     }
 
     /// The choices for copies of the operands, those of [`FEW`] that are expected to be the fastest: each needs scratch memory where it is
     /// measured.
     fn packed(self) -> Vec<(Choice, f64)> {
-        let Problem { policy, shape, stored, splits, operands, packs, .. } = self;
+        let Problem { policy, shape, stored, splits, operands, packs, call, .. } = self;
         if packs == [None; 2] || shape.contains(&0) {
             return vec![];
         }
@@ -395,7 +401,11 @@ impl Problem {
         // Rows of the result that begin between multiples of 16 bytes are stored element by element.
         let between = Parameters { store: parameters.store * BETWEEN, ..*parameters };
         let parameters = if splits { parameters } else { &between };
-        let us = |choice: &Choice| before + choice.us(fetched, shape, along, policy, parameters);
+        let dense = Call::dense(shape, along).pitches;
+        let of_copy =
+            |at: usize| if packs[at].is_some() { pack::pitch(dense[at], operands.bytes()) } else { call.pitches[at] };
+        let call = Call { pitches: [0, 1].map(of_copy), ..call };
+        let us = |choice: &Choice| before + choice.us(fetched, shape, along, call, policy, parameters);
         let mut all: Vec<_> = legal.map(|choice| (Choice { packs, ..choice }, us(&choice))).collect();
         all.sort_by(|a, b| a.1.total_cmp(&b.1));
         all.truncate(FEW);
@@ -414,9 +424,9 @@ impl Problem {
     /// The choice that is expected to be the fastest; one for copies of the operands where it is expected to take less than [`PACKED`] of that,
     /// and a kernel for a matrix and a vector where that is expected to take less still.
     fn fastest(self) -> (Choice, f64) {
-        let Problem { policy, shape, stored, operands, .. } = self;
+        let Problem { policy, shape, stored, operands, call, .. } = self;
         let timed = self.legal().map(|choice| {
-            let us = choice.us(operands, shape, stored, policy, policy.parameters());
+            let us = choice.us(operands, shape, stored, call, policy, policy.parameters());
             (choice.compared(operands, shape, stored, us), (choice, us))
         });
         let fastest = timed.min_by(|a, b| a.0.total_cmp(&b.0)).map_or((Choice::default(), 0.0), |(_, fastest)| fastest);
@@ -487,7 +497,9 @@ fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &G
     let packs = if accepted { packs(on, [&a, &b], operands, shape, stored) } else { [None; 2] };
     let vector = if accepted { vector::Problem::of(on, [&a, &b, &c], shape, options) } else { None };
     let policy = Policy::of(on.device());
-    Some(Problem { policy, shape, stored, splits: rows_begin_at(&c, 16), operands, accepted, packs, vector })
+    let special = matches!(options.activation, Activation::Gelu | Activation::Silu);
+    let call = Call { pitches: [pitch(&a), pitch(&b)], special };
+    Some(Problem { policy, shape, stored, splits: rows_begin_at(&c, 16), operands, call, accepted, packs, vector })
 }
 
 /// How operands come into shared memory, and what multiplies them there.
@@ -532,6 +544,11 @@ fn begin_at(tensor: &TensorRef<'_>) -> i64 {
 /// Rows and columns of `a` and `b`, as they are stored.
 fn stored_extents([m, n, k]: [i64; 3], stored: [bool; 2]) -> [[i64; 2]; 2] {
     [if stored[0] { [k, m] } else { [m, k] }, if stored[1] { [n, k] } else { [k, n] }]
+}
+
+/// Elements from a row of a matrix to the next.
+fn pitch(tensor: &TensorRef<'_>) -> i64 {
+    tensor.strides().first().copied().unwrap_or(1)
 }
 
 /// The addresses from a matrix's first element to one past its last.

@@ -61,6 +61,24 @@ pub struct Work {
     pub exchanges: bool,
     /// The instance's place among those that have a pace; none of one that is not among them.
     pub instance: Option<usize>,
+    /// What is known of the call beside the product.
+    pub call: Call,
+}
+
+/// What is known of a call beside the product, and matters to [`Trees`](super::residual::Trees) alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Elements from a row of `a`, and of `b`, as they are stored, to the next.
+    pub pitches: [i64; 2],
+    /// Whether results go through the multi-function unit: GELU and SiLU.
+    pub special: bool,
+}
+
+impl Call {
+    /// That of dense operands, which are stored so, and of an epilogue without such a function.
+    pub fn dense(shape: [i64; 3], stored: [bool; 2]) -> Call {
+        Call { pitches: super::stored_extents(shape, stored).map(|[_, width]| width), special: false }
+    }
 }
 
 /// The parameters, in us, bytes and operations.
@@ -250,7 +268,8 @@ impl Work {
         cluster: [i64; 2],
     ) -> Work {
         let (parts, slots, launches, exchanges, instance) = (1, 1, 1, false, None);
-        Work { shape, stored, tile, depth, threads, cluster, parts, slots, launches, exchanges, instance }
+        let call = Call::dense(shape, stored);
+        Work { shape, stored, tile, depth, threads, cluster, parts, slots, launches, exchanges, instance, call }
     }
 
     /// Blocks that there are to run, of which every multiprocessor has one at a time. A cluster at the edge has tiles without elements,

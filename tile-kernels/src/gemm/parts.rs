@@ -5,11 +5,13 @@
 //! Every launch gives the same bits: the sums of the parts are added in the order of the parts.
 
 use super::Gemm;
-use super::copied::{Copied, Operands, Speed};
+use super::copied::{Added, Copied, Operands, Speed};
 use super::epilogue::finish;
 use super::model::{MULTIPROCESSORS, up};
 use super::operands::{add_copied_steps, extents_agree};
-use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
+use super::partial::{self, First, GemmPartialCopiedParams, gemm_partial_copied, width};
+use super::split::{ASIDE, Adds};
+use tile_runtime::kernel::{Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
 
@@ -22,7 +24,7 @@ use tile_runtime::{Element, LaunchError};
     instances(
         (BM, BN, BK, STAGES, THREADS, TF32) in [
             (64, 64, 16, 4, 128, false), (32, 64, 16, 4, 64, false), (16, 64, 16, 4, 64, false),
-            (128, 64, 8, 4, 128, false), (64, 128, 8, 4, 128, false),
+            (128, 64, 8, 4, 128, false), (64, 128, 8, 4, 128, false), (32, 128, 16, 4, 128, false), (16, 128, 8, 4, 64, false),
             (64, 64, 16, 4, 128, true), (16, 64, 32, 4, 128, true),
             (64, 64, 32, 4, 128, false), (16, 64, 32, 4, 128, false),
         ],
@@ -114,7 +116,7 @@ pub fn gemm_parts<
 /// Most blocks of a launch: sums that there is room for.
 const PLACES: i64 = 1056;
 
-/// A launch of [`gemm_parts`](struct@gemm_parts), but for layouts.
+/// A launch of [`gemm_parts`](struct@gemm_parts), or of [`gemm_partial_copied`](struct@gemm_partial_copied) and what adds its sums, but for layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// Rows and columns of a tile, a step along K, slots of shared memory, threads.
@@ -123,17 +125,35 @@ pub struct Parts {
     pub tf32: bool,
     /// Parts of K, each a block's.
     pub slots: usize,
+    /// Who adds their sums: the last block to arrive at a tile, or a second launch ([`partial`](super::partial)).
+    pub adds: Adds,
 }
+
+/// Rounds of the multiprocessors up to which more parts of K are thought of.
+const MANY: i64 = 16;
+
+/// Most parts of K whose sums a second launch adds.
+const MOST: i64 = 128;
 
 /// Rows, columns, elements of a step along K, slots of shared memory, threads.
 pub type Tile = (i64, i64, usize, usize, usize);
+
+/// The tile of f32 that is a second launch's alone: the last block to arrive has no registers for the sums of others.
+const LARGEST: Tile = (128, 128, 8, 4, 128);
 
 /// The tiles of operands of 16 bits.
 const HALVES: [Tile; 2] = [(64, 64, 32, 4, 128), (16, 64, 32, 4, 128)];
 
 /// The tiles of f32 by multiply-adds.
-const FULL: [Tile; 5] =
-    [(128, 64, 8, 4, 128), (64, 128, 8, 4, 128), (64, 64, 16, 4, 128), (32, 64, 16, 4, 64), (16, 64, 16, 4, 64)];
+const FULL: [Tile; 7] = [
+    (128, 64, 8, 4, 128),
+    (64, 128, 8, 4, 128),
+    (64, 64, 16, 4, 128),
+    (32, 128, 16, 4, 128),
+    (32, 64, 16, 4, 64),
+    (16, 128, 8, 4, 64),
+    (16, 64, 16, 4, 64),
+];
 
 /// The tiles of f32 as tf32.
 const TF32: [Tile; 2] = [(64, 64, 16, 4, 128), (16, 64, 32, 4, 128)];
@@ -157,14 +177,38 @@ impl Parts {
             let room = (Speed::of(operands, tile, stored).blocks * MULTIPROCESSORS).min(PLACES);
             let most = (room / tiles).min(up(k, step as i64));
             let mut counts: Vec<i64> = (0..6).map(|halved| most >> halved).collect();
-            // Tiles of few rows are this kernel's alone.
-            counts.extend((rows == 16).then_some(1));
-            counts.retain(|count| (*count > 1 || rows == 16 && *count == 1) && tiles <= PLACES);
+            // Some tiles are this kernel's alone.
+            let is_own = rows == 16 || [rows, cols] == [32, 128];
+            counts.extend(is_own.then_some(1));
+            counts.retain(|count| (*count > 1 || is_own && *count == 1) && tiles <= PLACES);
             counts.sort_unstable();
             counts.dedup();
-            counts.into_iter().map(move |slots| Parts { tile, tf32, slots: slots as usize })
+            counts.into_iter().map(move |slots| Parts { tile, tf32, slots: slots as usize, adds: Adds::LastArriver })
         });
-        all.filter(move |_| m > 0 && n > 0 && k > 0)
+        all.chain(Parts::of_two_launches(operands, [m, n, k], stored)).filter(move |_| m > 0 && n > 0 && k > 0)
+    }
+
+    /// Those whose sums a second launch adds: as many blocks as have one, two, .. rounds of the multiprocessors, and fewer.
+    fn of_two_launches(operands: Operands, [m, n, k]: [i64; 3], stored: [bool; 2]) -> impl Iterator<Item = Parts> {
+        let tf32 = matches!(operands, Operands::Tf32 { .. });
+        let elements = m.saturating_mul(width(n));
+        let legal = k <= 1 << 22 && elements <= 1 << 28 && operands != Operands::Fetched;
+        let large = (operands == Operands::Full).then_some(LARGEST);
+        let tiles = large.into_iter().chain(Parts::tiles(operands).iter().copied()).filter(move |_| legal);
+        tiles.flat_map(move |tile| {
+            let (rows, cols, step, ..) = tile;
+            let tiles = up(m, rows).saturating_mul(up(n, cols)).max(1);
+            let most = up(k, step as i64).min(ASIDE / (4 * elements).max(1)).min(MOST);
+            let rounds = |rounds: i64| (rounds * MULTIPROCESSORS / tiles).min(most);
+            let mut counts: Vec<i64> = (1..=2 * Speed::of(operands, tile, stored).blocks).map(rounds).collect();
+            counts.extend([2, 3, 4, 6].map(|fewer| rounds(1) / fewer));
+            // Of many tiles, whose last round leaves multiprocessors idle.
+            counts.extend((2..=5).filter(|count| *count <= most && tiles * count <= MANY * MULTIPROCESSORS));
+            counts.retain(|count| *count > 1);
+            counts.sort_unstable();
+            counts.dedup();
+            counts.into_iter().map(move |slots| Parts { tile, tf32, slots: slots as usize, adds: Adds::SecondLaunch })
+        })
     }
 
     /// What a launch by it does.
@@ -172,7 +216,11 @@ impl Parts {
         let speed = Speed::of(operands, self.tile, stored);
         let (rows, cols, step, stages, _) = self.tile;
         let [step, stages, slots] = [step, stages, self.slots].map(|size| size as i64);
-        Copied { shape, tile: [rows, cols], step, stages, slots, bytes: operands.bytes(), counted: true, speed }
+        let added = match self.adds {
+            Adds::SecondLaunch => Added::SecondLaunch,
+            Adds::LastArriver | Adds::Cluster | Adds::Exchange => Added::LastArriver,
+        };
+        Copied { shape, stored, tile: [rows, cols], step, stages, slots, bytes: operands.bytes(), added, speed }
     }
 
     /// One of every tile of elements of so many bytes, with some counts of parts, for tests.
@@ -183,9 +231,15 @@ impl Parts {
         };
         let tiles = kinds.into_iter().flat_map(move |kind| {
             let tf32 = kind != Operands::Full && bytes == 4;
-            Parts::tiles(kind).iter().map(move |tile| Parts { tile: *tile, tf32, slots: 1 })
+            Parts::tiles(kind).iter().map(move |tile| Parts { tile: *tile, tf32, slots: 1, adds: Adds::LastArriver })
         });
-        tiles.flat_map(|parts| [1, 2, 7].map(|slots| Parts { slots, ..parts }))
+        let largest = (bytes == 4).then_some(Parts { tile: LARGEST, tf32: false, slots: 3, adds: Adds::SecondLaunch });
+        tiles
+            .flat_map(|parts| {
+                let by_second = [2, 7].map(|slots| Parts { slots, adds: Adds::SecondLaunch, ..parts });
+                [1, 2, 7].map(|slots| Parts { slots, ..parts }).into_iter().chain(by_second)
+            })
+            .chain(largest)
     }
 
     /// The instance of the kernel.
@@ -200,6 +254,26 @@ impl Parts {
             TF32: self.tf32,
             A_T: options.a_transposed,
             B_T: options.b_transposed,
+        }
+    }
+
+    /// The instance of [`partial::gemm_partial_copied`](struct@super::partial::gemm_partial_copied).
+    pub(super) fn partial_params<T: Element>(self, options: &Gemm<'_, T>) -> GemmPartialCopiedParams {
+        let GemmPartsParams { BM, BN, BK, STAGES, THREADS, TF32: tf32, A_T, B_T } = self.params(options);
+        GemmPartialCopiedParams { BM, BN, BK, STAGES, THREADS, TF32: tf32, A_T, B_T }
+    }
+
+    /// The launch of [`gemm_parts`](struct@gemm_parts) that reads operands as this one does.
+    pub(super) fn of_one_launch(self) -> Parts {
+        let tile = if self.tile == LARGEST { FULL[0] } else { self.tile };
+        Parts { tile, adds: Adds::LastArriver, ..self }
+    }
+
+    /// The kernel whose instance it is.
+    pub fn definition(self) -> &'static Definition {
+        match self.adds {
+            Adds::SecondLaunch => gemm_partial_copied::<f16>::definition(),
+            Adds::LastArriver | Adds::Cluster | Adds::Exchange => gemm_parts::<f16, f16>::definition(),
         }
     }
 
@@ -226,6 +300,9 @@ pub fn launch<T: Element, C: Element>(
     c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
+    if parts.adds == Adds::SecondLaunch {
+        return partial::launch(on, on, First::Copied(parts), a, b, c, options);
+    }
     let kernel = gemm_parts::<T, C>::instance(on.device(), parts.params(options))?;
     let Gemm { bias, alpha, beta, activation, .. } = *options;
     kernel.launch_on(on, a, b, c, bias, alpha, beta, activation.number(), parts.slots)
@@ -239,12 +316,14 @@ mod tests {
     /// Every tile is an instance of the kernel, in every layout.
     #[test]
     fn samples_are_instances() {
-        let kernel = gemm_parts::<f16, f16>::definition().kernel().unwrap();
         for dtype in [Dtype::F16, Dtype::Bf16, Dtype::F32] {
             for parts in Parts::samples(dtype.bytes()) {
+                let kernel = parts.definition().kernel().unwrap();
                 for stored in [[false, true], [false, false], [true, true], [true, false]] {
                     let consts = parts.consts(stored);
-                    let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [dtype, Dtype::F32]);
+                    // The kernel whose sums a second launch adds is of the operands' type alone.
+                    let is = |dtypes: &[Dtype]| [dtype, Dtype::F32].starts_with(dtypes);
+                    let found = kernel.instances.iter().any(|i| i.consts == consts && is(&i.dtypes));
                     assert!(found, "{dtype} {consts:?}");
                 }
             }
@@ -258,7 +337,11 @@ mod tests {
             for [m, n, k] in [[1, 1, 1], [8, 136, 23_592], [16_000, 16_000, 64], [1, 60_000, 320], [0, 8, 8]] {
                 for parts in Parts::candidates(operands, [m, n, k], [false, true]) {
                     let (rows, cols, step, ..) = parts.tile;
-                    assert!(up(m, rows) * up(n, cols) * parts.slots as i64 <= PLACES, "{parts:?} {m} {n} {k}");
+                    let aside = match parts.adds {
+                        Adds::SecondLaunch => 4 * m * width(n) * parts.slots as i64 <= ASIDE,
+                        _ => up(m, rows) * up(n, cols) * parts.slots as i64 <= PLACES,
+                    };
+                    assert!(aside, "{parts:?} {m} {n} {k}");
                     assert!(parts.slots as i64 <= up(k, step as i64), "{parts:?} {m} {n} {k}");
                 }
             }

@@ -3,8 +3,9 @@
 //! Devices of one architecture have the same multiprocessors, and differ in memory and in what the second-level cache keeps of it: the rate
 //! of memory, which the driver tells, says which of those that were measured a device is like.
 
+use super::copied::Copied;
 use super::model::{Parameters, Work};
-use super::residual::Trees;
+use super::residual::{Trees, features};
 use std::str::FromStr;
 use tile_runtime::Device;
 
@@ -53,7 +54,16 @@ impl Policy {
     pub(super) fn corrected(self, work: &Work, us: f64) -> f64 {
         match self {
             Policy::H100 => us,
-            Policy::H200 => us * Trees::h200().factor(work, us),
+            Policy::H200 => us * Trees::h200().factor(&features(work, us)),
+        }
+    }
+
+    /// us that a launch of f32 as it is is expected to take, by what was learned of the model's errors.
+    pub(super) fn full(self, work: &Copied) -> f64 {
+        let us = work.us();
+        match self {
+            Policy::H100 => us,
+            Policy::H200 => us * Trees::h200_full().factor(&work.features(us)),
         }
     }
 }

@@ -7,8 +7,9 @@
 
 use super::choice::TILES;
 use super::epilogue::{finish, store_four};
-use super::model::{MULTIPROCESSORS, Work, at_once, up};
+use super::model::{Call, MULTIPROCESSORS, Work, at_once, up};
 use super::operands::{add_steps, extents_agree};
+use super::partial::{First, GemmPartialParams};
 use super::{Gemm, exchange, partial};
 use tile_runtime::kernel::{Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
@@ -272,7 +273,7 @@ pub(super) const EXCHANGE: [Split; 4] =
 const CLUSTERED: i64 = 2 * MULTIPROCESSORS;
 
 /// Most bytes of the sums that are put aside, in a workspace of the stream.
-const ASIDE: i64 = 128 << 20;
+pub(super) const ASIDE: i64 = 128 << 20;
 
 /// Most slots of each kind of instance.
 const MOST: [usize; 2] = [8, 64];
@@ -309,7 +310,8 @@ impl Split {
             let (rows, cols, step, _) = split.tile;
             let tiles = split.tiles(m, n).max(1);
             let counted = split.adds == Adds::SecondLaunch || up(m, rows) <= 128 && up(n, cols) <= 128;
-            let legal = n % 8 == 0 && k <= 1 << 22 && m.saturating_mul(n) <= 1 << 28 && counted && split.has(stored);
+            let in_rows = n % 8 == 0 || split.adds == Adds::SecondLaunch;
+            let legal = in_rows && k <= 1 << 22 && m.saturating_mul(n) <= 1 << 28 && counted && split.has(stored);
             let room = if cols < 128 || split.adds == Adds::SecondLaunch { MOST[1] } else { MOST[0] };
             let most = if legal { up(k, step as i64).min(room as i64) } else { 0 };
             // As many as one, two, three or four rounds of blocks have room for; and fewer, whose sums are added sooner.
@@ -319,7 +321,9 @@ impl Split {
             counts.retain(|count| *count > 1);
             counts.dedup();
             let all = counts.into_iter().map(move |slots| Split { slots: slots as usize, ..split });
-            all.filter(move |split| (4 * split.room() as i64).saturating_mul(m).saturating_mul(n) <= ASIDE)
+            all.filter(move |split| {
+                (4 * split.room() as i64).saturating_mul(m).saturating_mul(partial::width(n)) <= ASIDE
+            })
         });
         clusters.chain(slots).filter(move |_| m > 0 && n > 0 && k > 0)
     }
@@ -345,6 +349,7 @@ impl Split {
             launches,
             exchanges: self.adds == Adds::Exchange,
             instance,
+            call: Call::dense(shape, stored),
         }
     }
 
@@ -358,6 +363,22 @@ impl Split {
             (192, _) => 384,
             (65.., cols) if self.tile.0 * cols >= 128 * 128 => 256,
             _ => 128,
+        }
+    }
+
+    /// The instance of [`partial::gemm_partial`](struct@partial::gemm_partial).
+    pub(super) fn partial_params<T: Element>(self, options: &Gemm<'_, T>) -> GemmPartialParams {
+        let (rows, cols, step, stages) = self.tile;
+        GemmPartialParams {
+            BM: rows as usize,
+            BN: cols as usize,
+            BK: step,
+            STAGES: stages,
+            THREADS: self.threads(),
+            CX: self.shares[0] as usize,
+            CY: self.shares[1] as usize,
+            A_T: options.a_transposed,
+            B_T: options.b_transposed,
         }
     }
 
@@ -444,7 +465,7 @@ pub fn launch<T: Element, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
     if split.adds == Adds::SecondLaunch {
-        return partial::launch(on, on, split, a, b, c, options);
+        return partial::launch(on, on, First::Fetched(split), a, b, c, options);
     }
     if split.adds == Adds::Exchange {
         return exchange::launch(on, split, a, b, c, options);

@@ -101,13 +101,14 @@ pub fn tuned<T: GemmElement<C>, C: Element>(
 }
 
 /// What a call may launch.
-fn definitions() -> [&'static Definition; 16] {
+fn definitions() -> [&'static Definition; 17] {
     [
         kernel::gemm::<f16, f16>::definition(),
         split::gemm_cluster::<f16, f16>::definition(),
         split::gemm_slots::<f16, f16>::definition(),
         partial::gemm_partial::<f16>::definition(),
-        partial::add_partial::<f16, f16>::definition(),
+        partial::gemm_partial_copied::<f16>::definition(),
+        partial::add_partial::<f16, f16, 4>::definition(),
         exchange::gemm_exchange::<f16, f16>::definition(),
         parts::gemm_parts::<f16, f16>::definition(),
         tf32::gemm_tf32::<128, 256, 4, 256, 1, 1, false, true, false>::definition(),

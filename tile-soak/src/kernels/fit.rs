@@ -84,7 +84,7 @@ fn own(source: &Source, constants: &Constants<'_>, problem: &mut Problem) {
             scalars.push(("slots", 1 + scalar("slots") % constant("S")));
             vec![]
         }
-        "gemm_partial" => vec![("S", 1 + dim("S") % 5)],
+        "gemm_partial" | "gemm_partial_copied" => vec![("S", 1 + dim("S") % 5)],
         "add_partial" => vec![("S", 1 + dim("S") % 20)],
         // A tile of few rows and columns has many parts, so that there are not more blocks than there is room for.
         "gemm_parts" => {
