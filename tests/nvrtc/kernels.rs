@@ -140,6 +140,7 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         ("gemm_partial_copied", [Dtype::Bf16 | Dtype::F32]) if nt && target == Target::Sm90a => {
             return vec![Class::WIDEST, read(Width::Element)];
         }
+        ("gemm_partial_copied", [Dtype::Bf16 | Dtype::F32]) if nt => return vec![Class::WIDEST],
         ("gemm_partial_copied", _) => return vec![],
         // Tiles with the longest steps are the most for single elements; other layouts than the usual one differ in their loads.
         ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) if nt && is("BK", 128) => {

@@ -136,7 +136,7 @@ pub fn gemm_partial_copied<
 }
 
 /// `c = f(alpha (partial[0] + partial[1] + ..) + beta c + bias)`, `VEC` elements of `c` at a time. Rows of `partial` may be longer than those of `c`:
-/// they begin at multiples of 16 bytes, whatever rows of `c` do.
+/// they begin at multiples of 16 bytes, whatever rows of `c` do, and what lies beyond the columns of `c` is read and not used.
 #[tile_kernel(
     instances(VEC in [4, 1], where T::BITS == 16 || U::BITS == 32),
     pdl(independent = [bias], trigger = AtStart),

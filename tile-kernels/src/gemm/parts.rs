@@ -88,7 +88,7 @@ pub fn gemm_parts<
             // is read again, for nothing: of reads under a condition NVRTC made a branch each, and waited for every one (7.5 us a part instead of 1).
             let together = if BM * BN >= 64 * THREADS {
                 1
-            } else if BM >= 32 || quads && B_T {
+            } else if BM * BN >= 32 * THREADS || BM >= 32 || quads && B_T {
                 2
             } else {
                 4
