@@ -125,7 +125,7 @@ pub struct Parts {
     pub tf32: bool,
     /// Parts of K, each a block's.
     pub slots: usize,
-    /// Who adds their sums: the last block to arrive at a tile, or a second launch ([`partial`](super::partial)).
+    /// Who adds their sums: the last block to arrive at a tile, or a second launch ([`partial`]).
     pub adds: Adds,
 }
 
