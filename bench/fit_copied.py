@@ -53,7 +53,6 @@ FULL = ((1.967, 2.478, 9639.0, 1.702, 0.926, 2.611),
          (64, 64, 16): (0.438, 0.4246, 0.719), (64, 128, 8): (0.372, 0.4016, 0.727), (128, 64, 8): (0.406, 0.4074, 0.872), (128, 128, 8): (0.785, 0.774, 0.0)})
 # `copied::FEATURES`.
 NAMES = ("m n k a_across b_across rows cols step slots launches counted waves tail rest steps us used_rows used_cols high wide rate").split()
-MOST = 0.8  # of `residual.rs`
 
 
 class Launch:
@@ -164,15 +163,8 @@ def mean(values):
     return math.exp(sum(map(math.log, values)) / len(values)) - 1
 
 
-def text(nodes, at=0):
-    """A tree in preorder."""
-    node = nodes[at]
-    if node["is_leaf"]:
-        return f"{node['value']:.4g}"
-    return f"{NAMES[node['feature_idx']]}<={node['num_threshold']:.6g} {text(nodes, node['left'])} {text(nodes, node['right'])}"
-
-
 def write_trees(to):
+    from fit_residual import MOST, text
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.model_selection import GroupKFold
     found = [one for path in TREES for one in launches(json.load(open(path))["rows"]) if one.family == "f32"]
@@ -194,7 +186,7 @@ def write_trees(to):
         of_others[out] = fit(others).predict(features[out])
     print(f"with trees of other products: {said(us * np.exp(np.clip(of_others, -MOST, MOST)))}")
     trees = fit(np.arange(len(found)))
-    lines = [f"{trees._baseline_prediction.item():.4g}"] + [text(tree[0].nodes) for tree in trees._predictors]
+    lines = [f"{trees._baseline_prediction.item():.4g}"] + [text(tree[0].nodes, NAMES) for tree in trees._predictors]
     with open(to, "w") as file:
         file.write(f"# {len(lines)} trees, fitted to {len(found)} launches of {len(set(products))} products by bench/fit_copied.py --trees\n" + "\n".join(lines) + "\n")
 
